@@ -1,0 +1,41 @@
+/*
+ * The checkpoint file of a shard, A/B: <dir>/checkpoint-<shard>-<0|1>. A write goes to the older
+ * one and is synced; the newest valid one counts. Layout: head of checkpoint.c.
+ */
+#ifndef TWINLOG_LOG_CHECKPOINT_H
+#define TWINLOG_LOG_CHECKPOINT_H
+
+#include "twinlog/core/bytes.h"
+#include "twinlog/core/uuid.h"
+#include "twinlog/io/disk.h"
+
+#include "journal.h"
+
+struct checkpoint_header {
+    uint64_t sequence; /* the higher valid one wins */
+    struct uuid directory_id;
+    uint32_t shard;
+    uint32_t epoch; /* leader epoch in force */
+    bool clean;     /* written by a clean shutdown */
+    struct journal_start start;
+};
+
+/*
+ * Writes sequence, header and `body` (the log's own encoding of partitions and producers) to the
+ * older file and syncs file and directory. Blocking. After OK the header is what recovery finds.
+ */
+MUST_USE status checkpoint_write(struct io_disk *disk, const char *dir,
+                                 const struct checkpoint_header *header, struct bytes body);
+
+/*
+ * Reads the newest valid one; *body is malloc'd. NOT_FOUND: none was ever written;
+ * CORRUPT: files are there and none is valid; MISMATCH: of another directory; UNSUPPORTED version.
+ */
+MUST_USE status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t shard,
+                                const struct uuid *directory_id, struct checkpoint_header *header,
+                                uint8_t **body, size_t *body_size);
+
+/* Prints a checkpoint file for dump-log. */
+MUST_USE status checkpoint_dump(struct io_disk *disk, const char *path, FILE *out);
+
+#endif

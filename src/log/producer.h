@@ -1,0 +1,51 @@
+/*
+ * Idempotent producers of one partition (KIP-98, KIP-360): per producer id the epoch and the last
+ * five batches. Two layers (I5): state as of the committed LSN, and a pending overlay of batches
+ * appended and not yet committed, which never enters a checkpoint and is dropped on a cut.
+ */
+#ifndef TWINLOG_LOG_PRODUCER_H
+#define TWINLOG_LOG_PRODUCER_H
+
+#include "twinlog/core/bytes.h"
+#include "twinlog/core/status.h"
+#include "twinlog/log/log.h"
+
+#define PRODUCER_WINDOW 5u
+
+struct producer_table; /* NULL is an empty table */
+
+/*
+ * Judges a batch against committed state and overlay together, as Kafka's ProducerAppendInfo does:
+ * a producer id not known may start with any sequence only if it is 0 or the id is new to the
+ * partition (Kafka accepts any first sequence of an unknown producer); a new epoch starts at 0;
+ * sequences wrap from INT32_MAX to 0; one of the last five batches again is LOG_DUPLICATE.
+ * Nothing is changed. Batches without a producer id are LOG_APPENDED.
+ */
+enum log_verdict producer_judge(const struct producer_table *table,
+                                const struct batch_header *header, struct log_appended *original);
+
+/* Adds an accepted batch to the overlay. NO_MEMORY: nothing changed. */
+MUST_USE status producer_append(struct producer_table **table, const struct batch_header *header,
+                                int64_t base_offset, uint64_t lsn, int64_t now_ms);
+
+/* Everything appended up to `lsn` is committed: moves it from the overlay to the state. */
+void producer_commit(struct producer_table *table, uint64_t lsn);
+
+/* Drops the overlay. */
+void producer_drop_pending(struct producer_table *table);
+
+/* Forgets producers whose last committed batch is older than `before_ms` and that have no overlay. */
+void producer_expire(struct producer_table *table, int64_t before_ms);
+
+/* Committed state only, for the checkpoint: bytes needed, and encoding (little-endian). */
+uint32_t producer_encoded_size(const struct producer_table *table);
+uint8_t *producer_encode(const struct producer_table *table, uint8_t *to);
+
+/* Reads what producer_encode wrote; *input moves behind it. TRUNCATED, INVALID, NO_MEMORY. */
+MUST_USE status producer_decode(struct bytes *input, struct producer_table **table);
+
+/* Producers known; and free. */
+uint32_t producer_count(const struct producer_table *table);
+void producer_destroy(struct producer_table *table);
+
+#endif
