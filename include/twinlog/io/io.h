@@ -157,7 +157,10 @@ void io_offload(struct io *io, enum io_lane lane, struct io_job *job, io_job_fn 
 struct io_listener;
 struct io_stream;
 
-/* Takes over a new stream: call io_stream_open on it before returning, or io_stream_close. */
+/*
+ * Takes over a new stream: call io_stream_open on it before returning, or io_stream_close, or hand
+ * it to another loop with io_stream_move.
+ */
 typedef void (*io_accept_fn)(void *context, struct io_stream *stream);
 
 /*
@@ -188,6 +191,12 @@ struct io_stream_events {
 
 /* Attaches the events and starts receiving. TCP_NODELAY is set. */
 void io_stream_open(struct io_stream *stream, const struct io_stream_events *events, void *context);
+
+/*
+ * Gives a stream that was never opened to the loop `to` (both of uring). Called on the stream's
+ * loop; afterwards only `to`'s thread, told for example by a mailbox, opens or closes it.
+ */
+void io_stream_move(struct io_stream *stream, struct io *to);
 
 /*
  * Stops delivery until resumed. A bounded amount already received is held back and delivered,
