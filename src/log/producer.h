@@ -16,10 +16,10 @@ struct producer_table; /* NULL is an empty table */
 
 /*
  * Judges a batch against committed state and overlay together, as Kafka's ProducerAppendInfo does:
- * a producer id not known may start with any sequence only if it is 0 or the id is new to the
- * partition (Kafka accepts any first sequence of an unknown producer); a new epoch starts at 0;
- * sequences wrap from INT32_MAX to 0; one of the last five batches again is LOG_DUPLICATE.
- * Nothing is changed. Batches without a producer id are LOG_APPENDED.
+ * a producer id that the partition does not know may start with any sequence; a new epoch starts
+ * at 0; sequences wrap from INT32_MAX to 0; one of the last five batches again is LOG_DUPLICATE
+ * (`original` gets its base offset, and its LSN or 0 when it is committed). Nothing is changed.
+ * Batches without a producer id are LOG_APPENDED.
  */
 enum log_verdict producer_judge(const struct producer_table *table,
                                 const struct batch_header *header, struct log_appended *original);

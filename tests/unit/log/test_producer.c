@@ -1,0 +1,162 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "producer.h"
+
+static struct batch_header batch(int64_t id, int16_t epoch, int32_t sequence, int32_t count)
+{
+    return (struct batch_header){.producer_id = id,
+                                 .producer_epoch = epoch,
+                                 .base_sequence = sequence,
+                                 .last_offset_delta = count - 1,
+                                 .record_count = count};
+}
+
+static enum log_verdict judge(struct producer_table *table, int64_t id, int16_t epoch,
+                              int32_t sequence, int32_t count, struct log_appended *original)
+{
+    struct batch_header header = batch(id, epoch, sequence, count);
+    return producer_judge(table, &header, original);
+}
+
+static void append(struct producer_table **table, int64_t id, int16_t epoch, int32_t sequence,
+                   int32_t count, int64_t offset, uint64_t lsn)
+{
+    struct batch_header header = batch(id, epoch, sequence, count);
+    assert_true(status_is_ok(producer_append(table, &header, offset, lsn, 1000 + (int64_t)lsn)));
+}
+
+static void a_batch_without_producer_is_always_appended(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    assert_int_equal(judge(table, -1, -1, -1, 3, &original), LOG_APPENDED);
+    append(&table, -1, -1, -1, 3, 0, 1);
+    assert_null(table);
+}
+
+static void sequences_are_judged_against_overlay_and_state(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    assert_int_equal(judge(table, 7, 0, 40, 1, &original), LOG_APPENDED);
+    append(&table, 7, 0, 0, 10, 100, 1);
+    assert_int_equal(judge(table, 7, 0, 10, 1, &original), LOG_APPENDED);
+    assert_int_equal(judge(table, 7, 0, 11, 1, &original), LOG_OUT_OF_ORDER_SEQUENCE);
+    assert_int_equal(judge(table, 7, 0, 0, 10, &original), LOG_DUPLICATE);
+    assert_int_equal(original.base_offset, 100);
+    assert_int_equal(original.lsn, 1);
+    assert_int_equal(judge(table, 7, 0, 0, 9, &original), LOG_OUT_OF_ORDER_SEQUENCE);
+    producer_commit(table, 1);
+    assert_int_equal(judge(table, 7, 0, 0, 10, &original), LOG_DUPLICATE);
+    assert_int_equal(original.lsn, 0);
+    assert_int_equal(judge(table, 7, 1, 5, 1, &original), LOG_OUT_OF_ORDER_SEQUENCE);
+    assert_int_equal(judge(table, 7, 1, 0, 1, &original), LOG_APPENDED);
+    append(&table, 7, 1, 0, 1, 110, 2);
+    assert_int_equal(judge(table, 7, 0, 10, 1, &original), LOG_INVALID_PRODUCER_EPOCH);
+    producer_destroy(table);
+}
+
+static void the_window_holds_five_batches_over_both_layers(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    for (int32_t i = 0; i < 8; i++) {
+        append(&table, 1, 0, i, 1, i, (uint64_t)i + 1);
+    }
+    for (uint64_t committed = 0; committed <= 8; committed++) {
+        producer_commit(table, committed);
+        for (int32_t i = 0; i < 8; i++) {
+            enum log_verdict expected = i < 3 ? LOG_OUT_OF_ORDER_SEQUENCE : LOG_DUPLICATE;
+            assert_int_equal(judge(table, 1, 0, i, 1, &original), expected);
+        }
+    }
+    producer_destroy(table);
+}
+
+static void sequences_wrap_to_zero(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    append(&table, 1, 0, INT32_MAX - 1, 4, 0, 1); /* MAX-1, MAX, 0, 1 */
+    assert_int_equal(judge(table, 1, 0, 2, 1, &original), LOG_APPENDED);
+    assert_int_equal(judge(table, 1, 0, INT32_MAX - 1, 4, &original), LOG_DUPLICATE);
+    producer_destroy(table);
+}
+
+static void a_dropped_overlay_leaves_the_committed_state(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    append(&table, 1, 0, 0, 1, 0, 1);
+    producer_commit(table, 1);
+    append(&table, 1, 0, 1, 1, 1, 2);
+    append(&table, 2, 0, 0, 1, 2, 2);
+    producer_drop_pending(table);
+    assert_int_equal(producer_count(table), 1);
+    assert_int_equal(judge(table, 1, 0, 1, 1, &original), LOG_APPENDED);
+    assert_int_equal(judge(table, 1, 0, 0, 1, &original), LOG_DUPLICATE);
+    producer_destroy(table);
+}
+
+static void only_committed_state_is_encoded_and_it_round_trips(void **state)
+{
+    struct producer_table *table = NULL;
+    struct log_appended original = {0};
+    for (int64_t id = 0; id < 50; id++) {
+        append(&table, id, 3, 0, 2, id * 10, 1);
+    }
+    for (int64_t id = 0; id < 50; id++) {
+        append(&table, id, 3, 2, 2, id * 10 + 2, 2);
+    }
+    producer_commit(table, 1);
+    uint32_t size = producer_encoded_size(table);
+    uint8_t *encoded = malloc(size);
+    assert_non_null(encoded);
+    assert_ptr_equal(producer_encode(table, encoded), encoded + size);
+    struct bytes input = {encoded, size};
+    struct producer_table *copy = NULL;
+    assert_true(status_is_ok(producer_decode(&input, &copy)));
+    assert_int_equal(input.size, 0);
+    assert_int_equal(producer_count(copy), 50);
+    assert_int_equal(judge(copy, 9, 3, 0, 2, &original), LOG_DUPLICATE);
+    assert_int_equal(original.base_offset, 90);
+    assert_int_equal(judge(copy, 9, 3, 2, 2, &original), LOG_APPENDED);
+    producer_destroy(copy);
+    for (uint32_t cut = 0; cut < size; cut++) {
+        input = (struct bytes){encoded, cut};
+        assert_false(status_is_ok(producer_decode(&input, &copy)));
+        assert_null(copy);
+    }
+    free(encoded);
+    producer_destroy(table);
+}
+
+static void old_producers_expire_unless_they_have_batches_pending(void **state)
+{
+    struct producer_table *table = NULL;
+    append(&table, 1, 0, 0, 1, 0, 1);
+    append(&table, 2, 0, 0, 1, 1, 2);
+    producer_commit(table, 2);
+    append(&table, 2, 0, 1, 1, 2, 3);
+    producer_expire(table, 5000);
+    assert_int_equal(producer_count(table), 1);
+    producer_destroy(table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_without_producer_is_always_appended),
+        cmocka_unit_test(sequences_are_judged_against_overlay_and_state),
+        cmocka_unit_test(the_window_holds_five_batches_over_both_layers),
+        cmocka_unit_test(sequences_wrap_to_zero),
+        cmocka_unit_test(a_dropped_overlay_leaves_the_committed_state),
+        cmocka_unit_test(only_committed_state_is_encoded_and_it_round_trips),
+        cmocka_unit_test(old_producers_expire_unless_they_have_batches_pending),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
