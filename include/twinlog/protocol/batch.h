@@ -59,6 +59,9 @@ bool batch_crc_is_valid(const uint8_t *batch, const struct batch_header *header)
 /* Sets base offset and leader epoch in place; the CRC stays valid. */
 void batch_stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch);
 
+/* A compressed batch that must be opened is refused beyond this many bytes. */
+#define BATCH_OPENED_SIZE_MAX (64u * 1024 * 1024)
+
 /* What a topic demands of a batch from a client; see batch_validate. */
 struct batch_rules {
     uint32_t size_max;            /* max.message.bytes, as sent */
@@ -67,6 +70,7 @@ struct batch_rules {
     int64_t timestamp_before_max; /* KIP-937, ms; INT64_MAX: unbounded */
     int64_t timestamp_after_max;
     bool idempotence_only; /* transactional batches are refused */
+    bool zstd_refused;     /* Produce below version 7 (KIP-110) */
 };
 
 /* What is wrong, for record_errors and error_message of ProduceResponse. */
@@ -80,7 +84,9 @@ struct batch_fault {
  * magic 2, CRC, base offset 0, count = last offset delta + 1 > 0, no control bit, a known codec,
  * sizes, and the records inside where they must be opened (uncompressed, or compacted topic).
  * NONE, CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
- * UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT as Kafka answers them.
+ * UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT (transactional, but
+ * idempotence_only) as Kafka answers them. A LogAppendTime topic sets both bounds to INT64_MAX.
+ * `header` is filled as far as it could be read; on an error only its magic is meaningful.
  */
 enum kafka_error batch_validate(struct bytes records, const struct batch_rules *rules,
                                 struct batch_header *header, struct batch_fault *fault);
