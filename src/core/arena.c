@@ -7,9 +7,9 @@
 #include "twinlog/core/assert.h"
 
 #define ARENA_ALIGNMENT      16
-#define ARENA_BLOCK_SIZE_MIN (16 * 1024)
-#define ARENA_BLOCK_SIZE_MAX (256 * 1024) /* of a block that no single allocation asked for */
-#define ARENA_KEPT_SIZE_MAX  (16 * 1024)
+#define ARENA_BLOCK_SIZE_MIN ((size_t)16 << 10)
+#define ARENA_BLOCK_SIZE_MAX ((size_t)256 << 10) /* of a block that no single item asked for */
+#define ARENA_KEPT_SIZE_MAX  ((size_t)16 << 10)
 
 /* At the start of every block; the bytes to hand out follow it. */
 struct arena_block {
@@ -73,7 +73,7 @@ static bool arena_grow(struct arena *arena, size_t size)
         return false;
     }
     size_t needed = sizeof(struct arena_block) + size;
-    size_t wanted = MIN(MAX(arena->size, (size_t)ARENA_BLOCK_SIZE_MIN), ARENA_BLOCK_SIZE_MAX);
+    size_t wanted = MIN(MAX(arena->size, ARENA_BLOCK_SIZE_MIN), ARENA_BLOCK_SIZE_MAX);
     size_t block_size = MAX(needed, MIN(wanted, ALIGN_DOWN(room, (size_t)ARENA_ALIGNMENT)));
     struct arena_block *block = malloc(block_size);
     if (block == NULL) {

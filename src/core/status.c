@@ -4,11 +4,11 @@
 
 #include "twinlog/core/assert.h"
 
-static const char *const status_texts[STATUS_COUNT] = {
-#define STATUS_TEXT(name, text) [STATUS_##name] = (text),
-    STATUS_MAP(STATUS_TEXT)
+#define STATUS_TEXT(name, text) text,
+static const char *const status_texts[] = {STATUS_MAP(STATUS_TEXT)};
 #undef STATUS_TEXT
-};
+
+_Static_assert(COUNT_OF(status_texts) == STATUS_COUNT, "one text for each code");
 
 struct errno_entry {
     int sys;

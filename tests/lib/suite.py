@@ -79,14 +79,15 @@ def build(suite, preset):
 
 
 def junit_outcome(case):
-    """How a test case of ctest ended. A program that is missing is "notrun" too: that is no skip."""
+    """How a test case of ctest ended; a missing program is "notrun" as well, but no skip."""
     skip = case.find("skipped")
     if skip is not None and "SKIP_RETURN_CODE" in skip.get("message", ""):
         return "skipped", skip.get("message")
     if case.get("status") == "run":
         return "passed", ""
     detail = case.find("failure") if skip is None else skip
-    return "failed", detail.get("message", "failed") if detail is not None else "failed"
+    message = detail.get("message") if detail is not None else ""
+    return "failed", message or "see its output"
 
 
 def run_ctest(suite, preset, labels=None):
@@ -119,17 +120,13 @@ def run_ctest(suite, preset, labels=None):
 def script_tests():
     """The executables of tests/integration and compat, relative to the root, in a fixed order."""
     found = []
-    for folder, pattern in (("tests/integration", r"test_\w+\.(sh|py)$"),):
-        for name in sorted(os.listdir(os.path.join(ROOT, folder))):
-            if re.match(pattern, name):
-                found.append(f"{folder}/{name}")
-    for client in sorted(os.listdir(os.path.join(ROOT, "compat"))):
-        folder = os.path.join(ROOT, "compat", client)
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-            path = os.path.join(folder, name)
-            if name.startswith("test") and os.path.isfile(path) and os.access(path, os.X_OK):
-                found.append(f"compat/{client}/{name}")
-    return found
+    for top, pattern in (("tests/integration", r"test_\w+\.(sh|py)$"), ("compat", r"test")):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                path = os.path.join(folder, name)
+                if re.match(pattern, name) and os.access(path, os.X_OK):
+                    found.append(os.path.relpath(path, ROOT))
+    return sorted(found)
 
 
 def script_header(path):

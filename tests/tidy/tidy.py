@@ -54,7 +54,7 @@ BANNED_BEHIND_THE_SEAM = {
         "open openat creat fopen fdopen read pread readv preadv preadv2 write pwrite writev "
         "pwritev pwritev2 fread fwrite fsync fdatasync syncfs sync sync_file_range fallocate "
         "posix_fallocate ftruncate truncate rename renameat unlink unlinkat remove mkdir mkdirat "
-        "rmdir opendir readdir scandir stat fstat lstat statvfs fstatvfs flock mmap msync "
+        "rmdir opendir readdir scandir stat fstat lstat statvfs fstatvfs flock msync "
         "sendfile splice copy_file_range".split(), SEAM_FILE),
     **dict.fromkeys(
         "socket bind listen accept accept4 connect send sendto sendmsg recv recvfrom recvmsg "
