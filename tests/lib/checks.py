@@ -5,17 +5,19 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tidy"))
+import tidy  # noqa: E402
 
 ANALYSED = ("src/", "bench/")
 HEADERS = ("src/", "bench/", "include/", "tests/")
 
 
 def c_files(root, folders, suffixes):
-    """The C files that git tracks or would track below the folders."""
-    command = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
-    return sorted({path for path in listed if path.startswith(folders) and
-                   path.endswith(suffixes) and os.path.isfile(os.path.join(root, path))})
+    """The C files of the repository below the folders."""
+    return [path for path in tidy.repository_files(root)
+            if path.startswith(folders) and path.endswith(suffixes)]
 
 
 def formatter():
