@@ -28,8 +28,8 @@ struct segment {
 
 /* The tail of the active segment, as the writer needs it; kept by the partition. */
 struct segment_tail {
-    int64_t base_offset; /* of the active segment; -1: there is none yet */
-    uint64_t size;       /* bytes of .log */
+    int64_t base_offset;     /* of the active segment; -1: there is none yet */
+    uint64_t size;           /* bytes of .log */
     uint32_t unindexed_size; /* bytes since the last index entry */
     int64_t max_timestamp;   /* largest so far in the segment; -1: none */
     int64_t max_timestamp_offset;
@@ -50,7 +50,7 @@ struct segment_write {
     const struct segment_batch *batches;
     uint32_t batch_count;
     struct segment_tail tail; /* in and out; unchanged on failure */
-    struct segment *created; /* out: segments started by this write, malloc'd */
+    struct segment *created;  /* out: segments started by this write, malloc'd */
     uint32_t created_count;
     uint64_t finished_size; /* out: final size of the segment that was active before, if rolled */
     int64_t finished_max_timestamp;
@@ -94,14 +94,13 @@ MUST_USE status segment_read(struct io_disk *disk, const char *dir, int64_t base
  * NOT_FOUND: none.
  */
 MUST_USE status segment_find_timestamp(struct io_disk *disk, const char *dir, int64_t base_offset,
-                                       uint64_t position_max, int64_t offset_min,
-                                       int64_t timestamp, int64_t *offset,
-                                       int64_t *found_timestamp);
+                                       uint64_t position_max, int64_t offset_min, int64_t timestamp,
+                                       int64_t *offset, int64_t *found_timestamp);
 
 /* Looks into one batch for the same; for batches in memory too. NOT_FOUND: none. */
 MUST_USE status segment_batch_find_timestamp(const uint8_t *batch, uint32_t size,
-                                             int64_t offset_min, int64_t timestamp,
-                                             int64_t *offset, int64_t *found_timestamp);
+                                             int64_t offset_min, int64_t timestamp, int64_t *offset,
+                                             int64_t *found_timestamp);
 
 /* Removes a partition's directory and all in it; OK when it is not there. */
 MUST_USE status segment_remove_all(struct io_disk *disk, const char *dir);
