@@ -76,3 +76,13 @@ function(twinlog_folder folder)
         add_subdirectory(${folder})
     endif()
 endfunction()
+
+# twinlog_fuzz(<name> SOURCES <files> [DEPENDS <libraries>...]): the program fuzz-<name>, built in the
+# fuzz preset only. Its corpus is tests/fuzz/corpus/<name>/.
+function(twinlog_fuzz name)
+    if(NOT TWINLOG_FUZZ)
+        return()
+    endif()
+    twinlog_program(fuzz-${name} ${ARGN})
+    target_link_options(fuzz-${name} PRIVATE -fsanitize=fuzzer)
+endfunction()
