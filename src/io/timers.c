@@ -80,9 +80,9 @@ void timers_start(struct timers *timers, struct io_timer *timer, int64_t due_ns,
     timer->fn = fn;
     timers->count++;
     timers->sequence++;
-    timers_sift_up(timers, timers->count,
-                   (struct timers_entry){
-                       .due_ns = due_ns, .sequence = timers->sequence, .timer = timer});
+    timers_sift_up(
+        timers, timers->count,
+        (struct timers_entry){.due_ns = due_ns, .sequence = timers->sequence, .timer = timer});
 }
 
 void timers_stop(struct timers *timers, struct io_timer *timer)

@@ -25,10 +25,10 @@ struct io;
 /* ---------------------------------------------------------------- loop */
 
 struct io_options {
-    uint32_t entry_count;         /* submission queue entries, power of two; 0: default 4096 */
-    uint32_t receive_buffer_size; /* bytes of one provided buffer; 0: default 16 KiB */
+    uint32_t entry_count;          /* submission queue entries, power of two; 0: default 4096 */
+    uint32_t receive_buffer_size;  /* bytes of one provided buffer; 0: default 16 KiB */
     uint32_t receive_buffer_count; /* power of two; 0: default 1024 */
-    uint32_t read_thread_count;   /* helper threads of IO_LANE_READ; 0: default 2 */
+    uint32_t read_thread_count;    /* helper threads of IO_LANE_READ; 0: default 2 */
 };
 
 /*
@@ -167,7 +167,8 @@ typedef void (*io_accept_fn)(void *context, struct io_stream *stream);
  * Listens on `host`:`port` (numeric IPv4 or IPv6; SO_REUSEADDR, never SO_REUSEPORT). Port 0 picks
  * one; *port is set to the port in use. When descriptors run out, accepting pauses 100 ms at a
  * time and says so on the trace once.
- * BUSY: the port is taken; PERMISSION; INVALID: not an address; NOT_FOUND: address not of this host.
+ * BUSY: the port is taken; PERMISSION; INVALID: not an address; NOT_FOUND: address not of this
+ * host.
  */
 MUST_USE status io_listen(struct io *io, const char *host, uint16_t *port, int backlog,
                           io_accept_fn accept, void *context, struct io_listener **listener);
@@ -246,9 +247,10 @@ typedef void (*io_mailbox_fn)(void *context, void *message);
  * power of two. Messages arrive on `to` in order.
  */
 MUST_USE status io_mailbox_create(struct io *from, struct io *to, uint32_t capacity,
-                                  io_mailbox_fn receive, void *context, struct io_mailbox **mailbox);
+                                  io_mailbox_fn receive, void *context,
+                                  struct io_mailbox **mailbox);
 
-/* Frees the mailbox; both loops have stopped. */
+/* Frees the mailbox; both loops have stopped and are not destroyed yet. */
 void io_mailbox_destroy(struct io_mailbox *mailbox);
 
 /* Slots free at this moment; the sender reserves reply slots by counting. */
