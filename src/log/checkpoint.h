@@ -5,6 +5,8 @@
 #ifndef TWINLOG_LOG_CHECKPOINT_H
 #define TWINLOG_LOG_CHECKPOINT_H
 
+#include <stdio.h>
+
 #include "twinlog/core/bytes.h"
 #include "twinlog/core/uuid.h"
 #include "twinlog/io/disk.h"
@@ -22,14 +24,19 @@ struct checkpoint_header {
 
 /*
  * Writes sequence, header and `body` (the log's own encoding of partitions and producers) to the
- * older file and syncs file and directory. Blocking. After OK the header is what recovery finds.
+ * older or invalid file and syncs file and directory. Blocking. After OK the header is what
+ * recovery finds. INVALID: the sequence is not above that of the newest valid one. On failure the
+ * newest one still stands.
  */
 MUST_USE status checkpoint_write(struct io_disk *disk, const char *dir,
                                  const struct checkpoint_header *header, struct bytes body);
 
 /*
- * Reads the newest valid one; *body is malloc'd. NOT_FOUND: none was ever written;
- * CORRUPT: files are there and none is valid; MISMATCH: of another directory; UNSUPPORTED version.
+ * Reads the newest valid one; *body is malloc'd. It may have been found in caches only, so it is
+ * first written once more in place and synced: the next write may then give up the other one. The
+ * caller therefore holds the directory's lock.
+ * NOT_FOUND: none was ever written; CORRUPT: files are there and none is valid; MISMATCH: of
+ * another directory or shard; UNSUPPORTED: a newer version; IO.
  */
 MUST_USE status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t shard,
                                 const struct uuid *directory_id, struct checkpoint_header *header,

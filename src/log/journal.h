@@ -30,7 +30,8 @@ struct journal_start {
     uint64_t position; /* ring position: file index * file size + offset in file */
     uint32_t previous_checksum;
     uint32_t generation_count;
-    struct journal_generation generations[JOURNAL_GENERATION_MAX]; /* ascending; the first covers lsn */
+    struct journal_generation
+        generations[JOURNAL_GENERATION_MAX]; /* ascending; the first covers lsn */
 };
 
 enum journal_entry_type {
@@ -45,7 +46,7 @@ struct journal_entry {
     enum journal_entry_type type;
     struct uuid topic_id;
     int32_t partition;
-    int64_t offset; /* base offset of a batch; the offset the event is about */
+    int64_t offset;    /* base offset of a batch; the offset the event is about */
     struct bytes body; /* the batch; empty for events but EPOCH (4-byte epoch) */
 };
 
@@ -68,6 +69,8 @@ struct journal_options {
     uint32_t file_count;
     uint32_t frame_size_max;
     uint32_t writes_in_flight;
+    /* Bytes an open frame must have before it is written beside writes in flight; 0: 16 KiB. */
+    uint32_t gather_size;
     struct chunk_pool *chunks;
     /* A chunk is wanted and the pool is at its bound: free some if possible. */
     void (*evict)(void *context);
@@ -75,7 +78,7 @@ struct journal_options {
     void (*on_synced)(void *context, uint64_t lsn);
     /* A frame is being sealed: its committed LSN and metadata offset are asked for. */
     void (*on_seal)(void *context, uint64_t *committed_lsn, int64_t *metadata_offset);
-    /* Write slots freed and ring space or chunks may be there again after FULL. */
+    /* From journal_step(): what was FULL, or had no room, would fit now. */
     void (*on_room)(void *context);
     /* A write failed; called once; the journal takes nothing more. */
     void (*on_failed)(void *context, status why);
@@ -84,13 +87,19 @@ struct journal_options {
 
 struct journal;
 
-/* Zero-writes and syncs the files of one shard and their directory. Blocking. */
-MUST_USE status journal_format(struct io_disk *disk, const char *dir, uint32_t shard,
-                               uint64_t file_size, uint32_t file_count);
+/*
+ * Zero-writes and syncs the files of one shard and their directory. Blocking. Files of an earlier
+ * attempt are written anew. BUSY: another process has one; INVALID: sizes make no ring.
+ */
+MUST_USE status journal_format(struct io_disk *disk, const char *dir,
+                               const struct uuid *directory_id, uint32_t shard, uint64_t file_size,
+                               uint32_t file_count);
 
 /*
- * Opens the files (O_DIRECT; where that is refused buffered with fdatasync, said on the trace) and
- * takes the lock: BUSY when another process has it. Reads nothing.
+ * Opens the files (O_DIRECT; where that is refused buffered with fdatasync, said on the trace),
+ * takes the lock and, behind it, checks the files' header blocks.
+ * BUSY: another process has the lock; NOT_FOUND: a file is missing; MISMATCH: of another directory,
+ * shard or ring; UNSUPPORTED: a newer version; CORRUPT; INVALID: options make no ring.
  */
 MUST_USE status journal_open(const struct journal_options *options, struct journal **journal);
 
@@ -103,7 +112,12 @@ typedef status (*journal_replay_fn)(void *context, const struct journal_frame *f
  * Replays from `start`: every frame that is valid under I1, in order, to `fn` (its bytes are valid
  * during the call). Ends at the first bad frame: a torn tail when nothing later proves that it was
  * synced (I2), else CORRUPT with the range on the trace. Afterwards journal_next_lsn() and the
- * ring position are set behind the last good frame. Blocking.
+ * ring position are set behind the last good frame, and all that was accepted is durable: frames
+ * that nothing proves synced (they may be in caches only) are written again. Blocking.
+ *
+ * A status of `fn` other than OK ends the replay before that frame and is returned; the journal
+ * stands as if its tail began there, and journal_begin() may follow (a cut).
+ * UNSUPPORTED: a frame of a newer format stands next; IO.
  */
 MUST_USE status journal_replay(struct journal *journal, const struct journal_start *start,
                                journal_replay_fn fn, void *context);
@@ -126,8 +140,11 @@ struct journal_place {
     uint8_t *body; /* the copy, which the caller may stamp until it returns to the loop */
 };
 
-/* True when journal_append of a body of this size would succeed now (after evict). */
-bool journal_has_room(const struct journal *journal, uint32_t body_size);
+/*
+ * True when journal_append of a client's body of this size would succeed now. It may evict to find
+ * out; false counts as a wish for on_room. False for ever when the append would be TOO_LARGE.
+ */
+bool journal_has_room(struct journal *journal, uint32_t body_size);
 
 /*
  * Appends an entry to the open frame; seals and opens frames and chunks as needed.
@@ -149,8 +166,21 @@ uint64_t journal_next_lsn(const struct journal *journal);
 /* Everything up to this LSN is synced here. */
 uint64_t journal_synced_lsn(const struct journal *journal);
 
-/* Fills lsn, position and previous_checksum for a frame that is in the ring or is the next one. */
+/*
+ * Fills lsn, position and previous_checksum for a frame that is in the ring or is the next one. The
+ * generations in `start` stay; journal_start_prune() drops those that the new lsn left behind.
+ */
 void journal_start_at(const struct journal *journal, uint64_t lsn, struct journal_start *start);
+
+/* Drops generations that cover no LSN from start->lsn on. */
+void journal_start_prune(struct journal_start *start);
+
+/*
+ * Adds the generation that journal_begin() will begin, at the next LSN, with a number above all in
+ * the list (one that covers nothing is replaced). False: the list is full, so take a checkpoint
+ * further on first.
+ */
+MUST_USE bool journal_start_extend(const struct journal *journal, struct journal_start *start);
 
 /* Frames below `lsn` may be overwritten; called only behind a synced checkpoint (I3). */
 void journal_recycle(struct journal *journal, uint64_t lsn);
