@@ -43,6 +43,27 @@ struct sim_node *sim_node_add(struct sim *sim, const char *host);
 /* The node's loop; changes at each sim_node_start(). */
 struct io *sim_node_io(struct sim_node *node);
 
+/*
+ * One more loop of the node's present life, as a shard of its own has; forgotten with it at a
+ * crash. Mailboxes connect the loops of one node.
+ */
+struct io *sim_node_loop_add(struct sim_node *node);
+
+/* The node's disk, the same over all its lives; also for a look at it while the node is down. */
+struct io_disk *sim_node_disk(struct sim_node *node);
+
+/* True when the code called io_stop(): no turn of that loop runs any more. */
+bool sim_node_is_stopped(struct sim_node *node);
+
+/*
+ * Runs a turn of each of the node's loops soon. For drivers that called code of the node from
+ * outside of its callbacks; most functions of io.h have the same effect when called from there.
+ */
+void sim_node_kick(struct sim_node *node);
+
+/* A fingerprint of all that happened: equal in two runs of one seed, or the code is not pure. */
+uint64_t sim_hash(struct sim *sim);
+
 /* Random from the world's seed, for workloads and checkers. */
 uint64_t sim_random(struct sim *sim);
 
