@@ -22,6 +22,7 @@
 #include "twinlog/core/assert.h"
 
 #define OUTPUT_SIZE_FIRST 4096u
+#define OUTPUT_SIZE_SPARE 65536u
 
 static const uint8_t xerial_magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0x00};
 #define XERIAL_HEADER_SIZE 16u
@@ -103,15 +104,12 @@ static status gzip_decompress(struct bytes input, struct output *out)
     return result;
 }
 
-/* One raw block; its claimed size is bounded before it is reserved. */
+/* One raw block; output_reserve bounds the size it claims. */
 static status snappy_decompress_block(const uint8_t *block, size_t block_size, struct output *out)
 {
     size_t size;
     if (snappy_uncompressed_length((const char *)block, block_size, &size) != SNAPPY_OK) {
         return STATUS(CORRUPT);
-    }
-    if (size > out->size_max - MIN(out->size, out->size_max)) {
-        return STATUS(TOO_LARGE);
     }
     TRY(output_reserve(out, size));
     if (snappy_uncompress((const char *)block, block_size, (char *)out->data + out->size, &size) !=
@@ -236,7 +234,9 @@ static status decompress(enum codec codec, struct bytes input, struct output *ou
         return zstd_decompress(input, out);
     case CODEC_NONE:
         TRY(output_reserve(out, input.size));
-        memcpy(out->data, input.data, input.size);
+        if (input.size > 0) {
+            memcpy(out->data, input.data, input.size);
+        }
         out->size = input.size;
         return OK;
     default:
@@ -357,7 +357,7 @@ status codec_compress(enum codec codec, int level, struct bytes input, uint8_t *
                       size_t *size)
 {
     /* Twice the input and a little holds what any codec makes of data it cannot compress. */
-    struct output out = {.size_max = (size_t)input.size * 2 + 64 * 1024};
+    struct output out = {.size_max = (size_t)input.size * 2 + OUTPUT_SIZE_SPARE};
     out.capacity = OUTPUT_SIZE_FIRST;
     out.data = malloc(out.capacity);
     if (out.data == NULL) {

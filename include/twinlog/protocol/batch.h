@@ -60,7 +60,7 @@ bool batch_crc_is_valid(const uint8_t *batch, const struct batch_header *header)
 void batch_stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch);
 
 /* A compressed batch that must be opened is refused beyond this many bytes. */
-#define BATCH_OPENED_SIZE_MAX (64u * 1024 * 1024)
+#define BATCH_OPENED_SIZE_MAX ((size_t)64 * 1024 * 1024)
 
 /* What a topic demands of a batch from a client; see batch_validate. */
 struct batch_rules {

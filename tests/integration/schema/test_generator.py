@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What generate.py must refuse, each with the place and the reason; and that it is deterministic."""
+"""What generate.py must refuse, each with the reason; and that it is deterministic."""
 
 import subprocess
 import sys

@@ -6,8 +6,8 @@
 Field by field: name, order, type, versions, nullability, default, tag. Every difference is named,
 and any makes the exit code 1. The comparison first proves itself: each field of our schema is
 changed in every way that could be wrong, and each change must be caught. Without an argument the
-jar is looked for in TWINLOG_KAFKA_JAR and the cache of bench/systems/kafka/install; without a jar
-the test is skipped (77).
+jar is looked for in TWINLOG_KAFKA_JAR and the cache of bench/systems/kafka/install. Without a jar
+the test is skipped (77); with TWINLOG_STRICT=1 it is installed first.
 """
 
 import copy
@@ -33,6 +33,8 @@ def find_jar():
     if os.environ.get("TWINLOG_KAFKA_JAR"):
         return Path(os.environ["TWINLOG_KAFKA_JAR"])
     cache = Path(os.environ.get("TWINLOG_CACHE", ROOT / ".cache" / "kafka-4.2.0"))
+    if os.environ.get("TWINLOG_STRICT") == "1":
+        subprocess.run([ROOT / "bench" / "systems" / "kafka" / "install"], check=True)
     return next(iter(sorted(cache.rglob(JAR_NAME))), None)
 
 

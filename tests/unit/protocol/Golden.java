@@ -78,8 +78,9 @@ public class Golden {
                     .setErrorCode((short) 87).setBaseOffset(42).setLogStartOffset(7)
                     .setErrorMessage("bad");
             if (version >= 8) {
-                partition.setRecordErrors(List.of(new ProduceResponseData.BatchIndexAndErrorMessage()
-                    .setBatchIndex(1).setBatchIndexErrorMessage("no key")));
+                partition.setRecordErrors(
+                    List.of(new ProduceResponseData.BatchIndexAndErrorMessage()
+                        .setBatchIndex(1).setBatchIndexErrorMessage("no key")));
             }
             ProduceResponseData data = new ProduceResponseData().setThrottleTimeMs(9);
             data.responses().add(new ProduceResponseData.TopicProduceResponse().setName("orders")

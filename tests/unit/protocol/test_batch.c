@@ -333,7 +333,8 @@ static void a_batch_that_explodes_when_opened_is_too_large(void **state)
 {
     struct batch_rules rules = open_rules;
     rules.size_max = 1 << 20;
-    struct bytes zeros = {calloc(1, BATCH_OPENED_SIZE_MAX + 1), BATCH_OPENED_SIZE_MAX + 1};
+    uint32_t zeros_size = (uint32_t)BATCH_OPENED_SIZE_MAX + 1;
+    struct bytes zeros = {calloc(1, zeros_size), zeros_size};
     uint8_t *small;
     size_t size;
     assert_true(status_is_ok(codec_compress(CODEC_ZSTD, INT32_MIN, zeros, &small, &size)));

@@ -158,7 +158,7 @@ static void assert_field_equal(const struct field *field, const uint8_t *a, cons
         place_a = *(uint8_t *const *)(const void *)place_a;
         place_b = *(uint8_t *const *)(const void *)place_b;
         assert_int_equal(place_a == NULL, place_b == NULL);
-        if (place_a != NULL) {
+        if (place_a != NULL && place_b != NULL) {
             assert_struct_equal(field->layout, place_a, place_b);
         }
         break;
@@ -451,6 +451,19 @@ static void a_known_tagged_field_must_fill_its_size(void **state)
     }
 }
 
+/* Read loosely, the two bytes left in the field would pass for a second field. */
+static void a_tagged_field_does_not_leak_into_the_next(void **state)
+{
+    static const uint8_t wire[] = {0, 0, 1, 0, 0, 0, 0, 2, 1, 10, 0, 0, 0, 0, 0, 0, 0, 9, 5, 0};
+    struct arena arena;
+    arena_init(&arena, ARENA_SIZE_MAX);
+    struct api_versions_response response;
+    struct bytes input = {wire, sizeof(wire)};
+    assert_int_equal(message_decode(&api_versions_response_type, 3, input, &arena, &response).code,
+                     STATUS_INVALID);
+    arena_fini(&arena);
+}
+
 static void an_absent_field_has_its_default(void **state)
 {
     /* Fetch request v4 knows no session, no rack and no replica state. */
@@ -571,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_full_arena_is_too_large_and_not_a_crash),
         cmocka_unit_test(unknown_tagged_fields_are_skipped),
         cmocka_unit_test(a_known_tagged_field_must_fill_its_size),
+        cmocka_unit_test(a_tagged_field_does_not_leak_into_the_next),
         cmocka_unit_test(an_absent_field_has_its_default),
         cmocka_unit_test(a_null_that_the_version_forbids_is_not_encoded),
         cmocka_unit_test(a_string_above_32767_bytes_is_too_large),

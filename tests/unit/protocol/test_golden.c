@@ -23,8 +23,8 @@ static struct bytes from_hex(const char *hex)
 {
     uint32_t size = (uint32_t)strlen(hex) / 2;
     uint8_t *data = malloc(size);
-    for (uint32_t i = 0; i < size; i++) {
-        data[i] = (uint8_t)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+    for (uint32_t i = 0; i < size; i++, hex += 2) {
+        data[i] = (uint8_t)(hex_digit(hex[0]) << 4 | hex_digit(hex[1]));
     }
     return (struct bytes){data, size};
 }
