@@ -35,9 +35,9 @@ segments()
 {
     local count
     count=$(find "$COMPAT_DATA/dump-0" -name '*.log' | wc -l)
-    [ "$count" -ge 3 ] || { echo "$count segments of at most $SEGMENT_BYTES bytes"; return 1; }
+    [ "$count" -ge 3 ] || fail "$count segments of at most $SEGMENT_BYTES bytes"
     find "$COMPAT_DATA/dump-0" -name '*.log' -size +$((SEGMENT_BYTES / 1024))k >"$TWINLOG_TMP/big"
-    [ ! -s "$TWINLOG_TMP/big" ] || { echo "larger than segment.bytes: $(cat "$TWINLOG_TMP/big")"; return 1; }
+    [ ! -s "$TWINLOG_TMP/big" ] || fail "larger than segment.bytes: $(cat "$TWINLOG_TMP/big")"
 }
 
 # Every record is there, once, in order; every batch has a good CRC and each codec occurs.
@@ -54,9 +54,11 @@ deep_iteration()
         return 1
     fi
     for codec in "${CODECS[@]}"; do
-        grep -q "compresscodec: $codec " "$TWINLOG_TMP/dumped" || { echo "no batch in $codec"; return 1; }
+        grep -q "compresscodec: $codec " "$TWINLOG_TMP/dumped" ||
+            fail "no batch in $codec"
     done
-    ! grep -q 'producerId: -1 ' "$TWINLOG_TMP/dumped" || { echo "producer ids are missing"; return 1; }
+    ! grep -q 'producerId: -1 ' "$TWINLOG_TMP/dumped" ||
+        fail "producer ids are missing"
 }
 
 # Batches are all there is: bytes behind the last one make the tool print a warning, or fail.
@@ -88,14 +90,15 @@ index_matches_log()
     fi
     kafka-dump-log --files "$(files index)" >"$TWINLOG_TMP/entries"
     grep -q '^offset: [1-9][0-9]* position: [1-9]' "$TWINLOG_TMP/entries" ||
-        { echo "the offset indexes are empty"; return 1; }
+        fail "the offset indexes are empty"
 }
 
 producer_snapshot()
 {
-    [ -n "$(files snapshot)" ] || { echo "there is no .snapshot file"; return 1; }
+    [ -n "$(files snapshot)" ] || fail "there is no .snapshot file"
     kafka-dump-log --files "$(files snapshot)" >"$TWINLOG_TMP/snapshot" 2>&1
-    grep -q 'producerId: [0-9]' "$TWINLOG_TMP/snapshot" || { tail -n 2 "$TWINLOG_TMP/snapshot"; return 1; }
+    grep -q 'producerId: [0-9]' "$TWINLOG_TMP/snapshot" ||
+        fail "$(tail -n 2 "$TWINLOG_TMP/snapshot")"
 }
 
 feature produce produce

@@ -29,8 +29,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What a Java program does with a Kafka broker, feature by feature; the producer's defaults (acks=all
- * and idempotence) hold unless a feature says otherwise.
+ * What a Java program does with a Kafka broker, feature by feature; the producer's defaults
+ * (acks=all and idempotence) hold unless a feature says otherwise.
  *
  * <p>Usage: {@code java -cp ... RoundTrip.java BOOTSTRAP}. Prints {@code ok NAME} or
  * {@code FAIL NAME: reason} for each feature; ends with 1 when one failed.
@@ -82,7 +82,8 @@ public final class RoundTrip {
             feature("acks-" + acks, () -> created("java-acks-" + acks,
                 Map.of("acks", acks, "enable.idempotence", "false")));
         }
-        feature("idempotence", () -> created("java-idempotence", Map.of("enable.idempotence", "true")));
+        feature("idempotence", () -> created("java-idempotence",
+            Map.of("enable.idempotence", "true")));
         feature("many-partitions", this::manyPartitions);
         feature("long-poll", this::longPoll);
     }
@@ -123,7 +124,8 @@ public final class RoundTrip {
         properties.put("delivery.timeout.ms", "20000");
         properties.put("linger.ms", "50");
         properties.putAll(extra);
-        return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+        return new KafkaProducer<>(properties, new ByteArraySerializer(),
+            new ByteArraySerializer());
     }
 
     /** A consumer without a group: it is assigned partitions and told where to start. */
@@ -136,10 +138,17 @@ public final class RoundTrip {
             new ByteArrayDeserializer());
     }
 
-    private void create(String topic, int partitions, Map<String, String> configs) throws Exception {
+    private void create(String topic, int partitions, Map<String, String> configs)
+            throws Exception {
         try (Admin admin = admin()) {
             NewTopic request = new NewTopic(topic, partitions, (short) -1).configs(configs);
             admin.createTopics(Set.of(request)).all().get(20, TimeUnit.SECONDS);
+            // The controller has answered; the broker may learn of the topic a bit later.
+            long deadline = System.nanoTime() + WAIT.toNanos();
+            while (!admin.listTopics().names().get(20, TimeUnit.SECONDS).contains(topic)) {
+                check(System.nanoTime() < deadline, "%s is not listed after its creation", topic);
+                Thread.sleep(20);
+            }
         }
     }
 
@@ -179,8 +188,8 @@ public final class RoundTrip {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (Producer<byte[], byte[]> producer = producer(properties)) {
             for (ProducerRecord<byte[], byte[]> r : records) {
-                sent.add(producer.send(new ProducerRecord<>(topic, partition, r.timestamp(), r.key(),
-                    r.value(), r.headers())));
+                sent.add(producer.send(new ProducerRecord<>(topic, partition, r.timestamp(),
+                    r.key(), r.value(), r.headers())));
             }
             producer.flush();
             for (int i = 0; i < sent.size(); i++) {
@@ -223,7 +232,8 @@ public final class RoundTrip {
         check(sent.length == got.length, "%d headers instead of %d", got.length, sent.length);
         for (int i = 0; i < sent.length; i++) {
             check(sent[i].key().equals(got[i].key()), "header %d is '%s'", i, got[i].key());
-            check(Arrays.equals(sent[i].value(), got[i].value()), "the value of header %d differs", i);
+            check(Arrays.equals(sent[i].value(), got[i].value()),
+                "the value of header %d differs", i);
         }
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# kafka-clients 4.2, the Java producer, consumer and admin client, run straight from the source file.
+# kafka-clients 4.2: the Java producer, consumer and admin client, run from the source file.
 # timeout: 300
 . "$(dirname "$0")/../lib/client.sh"
 compat_start

@@ -9,13 +9,14 @@ server=(--bootstrap-server "$COMPAT_BOOTSTRAP")
 # holds <text> <pattern>: fails, showing the text, when no line matches.
 holds()
 {
-    grep -Eq -- "$2" <<<"$1" || { echo "no line matches '$2' in: ${1:0:300}"; return 1; }
+    grep -Eq -- "$2" <<<"$1" || fail "no line matches '$2' in: ${1:0:300}"
 }
 
 create_list_describe()
 {
     local out
-    kafka-topics "${server[@]}" --create --topic tools-a --partitions 3 --config retention.ms=3600000
+    kafka-topics "${server[@]}" --create --topic tools-a --partitions 3 \
+        --config retention.ms=3600000
     out=$(kafka-topics "${server[@]}" --list)
     holds "$out" '^tools-a$'
     out=$(kafka-topics "${server[@]}" --describe --topic tools-a)
@@ -75,11 +76,11 @@ get_offsets()
 {
     local out
     out=$(kafka-get-offsets "${server[@]}" --topic tools-perf)
-    [ "$(wc -l <<<"$out")" = 4 ] || { echo "not four partitions: $out"; return 1; }
+    [ "$(wc -l <<<"$out")" = 4 ] || fail "not four partitions: $out"
     [ "$(awk -F: '{ sum += $3 } END { print sum }' <<<"$out")" = 25000 ] ||
-        { echo "the offsets do not sum up to 25000: $out"; return 1; }
+        fail "the offsets do not sum up to 25000: $out"
     out=$(kafka-get-offsets "${server[@]}" --topic-partitions tools-perf:0 --time earliest)
-    [ "$out" = tools-perf:0:0 ] || { echo "earliest: $out"; return 1; }
+    [ "$out" = tools-perf:0:0 ] || fail "earliest: $out"
     out=$(kafka-get-offsets "${server[@]}" --topic-partitions tools-perf:0 --time max-timestamp)
     holds "$out" '^tools-perf:0:[0-9]+$'
 }
@@ -89,10 +90,11 @@ console_consumer()
 {
     local out
     perf tools-console 100 20 acks=all
-    out=$(kafka-console-consumer "${server[@]}" --topic tools-console --partition 0 --offset earliest \
-        --max-messages 100 --timeout-ms 20000)
+    out=$(kafka-console-consumer "${server[@]}" --topic tools-console --partition 0 \
+        --offset earliest --max-messages 100 --timeout-ms 20000)
     [ "$(wc -l <<<"$out")" = 100 ] || { echo "$(wc -l <<<"$out") lines instead of 100"; return 1; }
-    [ "$(awk '{ print length }' <<<"$out" | sort -u)" = 20 ] || { echo "not 20 characters each"; return 1; }
+    [ "$(awk '{ print length }' <<<"$out" | sort -u)" = 20 ] ||
+        fail "not 20 characters each"
     kafka-console-consumer "${server[@]}" --topic tools-console --partition 0 --offset 90 \
         --max-messages 10 --timeout-ms 20000 --formatter-property print.offset=true \
         --formatter-property print.timestamp=true >"$TWINLOG_TMP/console"

@@ -11,36 +11,50 @@ produce()
     timeout --foreground 60 kcat -P -b "$COMPAT_BOOTSTRAP" -X message.timeout.ms=20000 -p 0 "$@"
 }
 
+# consume_from <offset> [kcat arguments...]
+consume_from()
+{
+    local offset=$1
+    shift
+    timeout --foreground 60 kcat -C -q -e -b "$COMPAT_BOOTSTRAP" -X check.crcs=true -p 0 \
+        -o "$offset" "$@"
+}
+
+# query <topic:partition:time>: the first offset at or after that time.
+query()
+{
+    timeout --foreground 30 kcat -Q -b "$COMPAT_BOOTSTRAP" -t "$1"
+}
+
 consume()
 {
-    timeout --foreground 60 kcat -C -q -e -b "$COMPAT_BOOTSTRAP" -X check.crcs=true -p 0 -o beginning "$@"
+    consume_from beginning "$@"
 }
 
 # same <expected> <got>: compares two strings and shows how they differ.
 same()
 {
-    [ "$1" = "$2" ] || { echo "expected '${1:0:80}', got '${2:0:80}'"; return 1; }
+    [ "$1" = "$2" ] || fail "expected '${1:0:80}', got '${2:0:80}'"
 }
 
 metadata()
 {
     timeout --foreground 30 kcat -L -b "$COMPAT_BOOTSTRAP" | tee "$TWINLOG_TMP/metadata"
     grep -q " broker .* at $COMPAT_BOOTSTRAP" "$TWINLOG_TMP/metadata" ||
-        { echo "the broker is not in its own metadata"; return 1; }
+        fail "the broker is not in its own metadata"
 }
 
 produce_consume()
 {
     seq 1 1000 | produce -t kcat-plain
     same "$(seq 1 1000)" "$(consume -t kcat-plain)"
-    same "kcat-plain [0] offset 1000" "$(timeout --foreground 30 kcat -Q -b "$COMPAT_BOOTSTRAP" -t kcat-plain:0:-1)"
+    same "kcat-plain [0] offset 1000" "$(query kcat-plain:0:-1)"
 }
 
 consume_from_offset()
 {
-    same "$(seq 991 1000)" \
-        "$(timeout --foreground 60 kcat -C -q -e -b "$COMPAT_BOOTSTRAP" -t kcat-plain -p 0 -o 990)"
-    same "$(seq 996 1000)" "$(timeout --foreground 60 kcat -C -q -e -b "$COMPAT_BOOTSTRAP" -t kcat-plain -p 0 -o -5)"
+    same "$(seq 991 1000)" "$(consume_from 990 -t kcat-plain)"
+    same "$(seq 996 1000)" "$(consume_from -5 -t kcat-plain)"
 }
 
 # Lines that compress even one at a time: librdkafka sends a batch plain when there is no gain.
@@ -80,7 +94,7 @@ one_file()
 large_8mb()
 {
     "$COMPAT_KAFKA/install" >/dev/null 2>&1 ||
-        { echo "kcat cannot create a topic with a raised limit, and there is no kafka-topics"; exit 77; }
+        { echo "kcat cannot raise a topic's limit, and there is no kafka-topics"; exit 77; }
     kafka-topics --bootstrap-server "$COMPAT_BOOTSTRAP" --create --topic kcat-8mb --partitions 1 \
         --config max.message.bytes=9000000
     one_file kcat-8mb 8000000 -X message.max.bytes=9000000
@@ -94,7 +108,7 @@ timestamps()
     after=$(date +%s%3N)
     got=$(consume -t kcat-timestamps -f '%T\n')
     [ "$got" -ge "$before" ] && [ "$got" -le "$after" ] ||
-        { echo "timestamp $got is outside $before..$after"; return 1; }
+        fail "timestamp $got is outside $before..$after"
 }
 
 offsets_by_time()
@@ -105,11 +119,9 @@ offsets_by_time()
     middle=$(date +%s%3N)
     sleep 0.05
     seq 6 10 | produce -t kcat-times
-    same "kcat-times [0] offset 5" \
-        "$(timeout --foreground 30 kcat -Q -b "$COMPAT_BOOTSTRAP" -t "kcat-times:0:$middle")"
-    same "kcat-times [0] offset 0" "$(timeout --foreground 30 kcat -Q -b "$COMPAT_BOOTSTRAP" -t kcat-times:0:-2)"
-    same "$(seq 6 10)" \
-        "$(timeout --foreground 60 kcat -C -q -e -b "$COMPAT_BOOTSTRAP" -t kcat-times -p 0 -o "s@$middle")"
+    same "kcat-times [0] offset 5" "$(query "kcat-times:0:$middle")"
+    same "kcat-times [0] offset 0" "$(query kcat-times:0:-2)"
+    same "$(seq 6 10)" "$(consume_from "s@$middle" -t kcat-times)"
 }
 
 acks()

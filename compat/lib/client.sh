@@ -1,5 +1,5 @@
-# Sourced by every compat/<client>/test.sh: starts the system under test, reports feature by feature,
-# stops the system.
+# Sourced by every compat/<client>/test.sh: starts the system under test, reports feature by
+# feature, stops the system.
 #
 # In:  COMPAT_SYSTEM     twinlog (default) or kafka
 #      COMPAT_BOOTSTRAP  host:port of a system that runs already; then nothing is started or stopped
@@ -65,7 +65,8 @@ EOF
     compat_pid=$!
     local deadline=$((SECONDS + 30))
     until (exec 3<>"/dev/tcp/127.0.0.1/$TWINLOG_PORT") 2>/dev/null; do
-        kill -0 "$compat_pid" 2>/dev/null || compat_die "it ended at start" "$TWINLOG_TMP/server.log"
+        kill -0 "$compat_pid" 2>/dev/null ||
+            compat_die "it ended at start" "$TWINLOG_TMP/server.log"
         [ $SECONDS -lt $deadline ] || compat_die "not up within 30 s" "$TWINLOG_TMP/server.log"
         sleep 0.1
     done
@@ -146,6 +147,13 @@ report()
     [ "$1" != FAIL ] || compat_failed=1
 }
 
+# Fails a feature: `condition || fail "reason"`.
+fail()
+{
+    echo "$*"
+    return 1
+}
+
 # feature <name> <function or command...>: reports how it ended; 77 means skipped, with the reason
 # on the last line. A function runs under `set -e` in a subshell.
 feature()
@@ -188,7 +196,7 @@ stored_as()
     local codecs
     codecs=$(batches --bootstrap "$COMPAT_BOOTSTRAP" --topic "$1" --field codec |
         sort -u | paste -sd,)
-    [ "$codecs" = "$2" ] || { echo "$1 is stored as '$codecs', not $2"; return 1; }
+    [ "$codecs" = "$2" ] || fail "$1 is stored as '$codecs', not $2"
 }
 
 # stored_by_producer <topic>: every batch of partition 0 carries a producer id.
@@ -197,7 +205,8 @@ stored_by_producer()
     local ids
     ids=$(batches --bootstrap "$COMPAT_BOOTSTRAP" --topic "$1" --field producer_id |
         sort -u | paste -sd,)
-    [ -n "$ids" ] && ! grep -qE -- '(^|,)-1' <<<"$ids" || { echo "producer ids of $1: '$ids'"; return 1; }
+    [ -n "$ids" ] && ! grep -qE -- '(^|,)-1' <<<"$ids" ||
+        fail "producer ids of $1: '$ids'"
 }
 
 # The last line of a test.sh: stops the system and ends with the verdict.

@@ -2,7 +2,8 @@
 # are, and how a JVM is started on them. Sourced, never run.
 KAFKA_VERSION=4.2.0
 KAFKA_HOME_SCRIPTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-KAFKA_CACHE=$(realpath -m "${TWINLOG_CACHE:-$KAFKA_HOME_SCRIPTS/../../../.cache}")/kafka-$KAFKA_VERSION
+KAFKA_CACHE=$(realpath -m "${TWINLOG_CACHE:-$KAFKA_HOME_SCRIPTS/../../../.cache}")
+KAFKA_CACHE+=/kafka-$KAFKA_VERSION
 
 # Prints the reason and ends the script.
 die()
@@ -28,7 +29,10 @@ kafka_java()
 # Prints a TCP port of 127.0.0.1 that is free at this moment.
 free_port()
 {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+    python3 -c 'import socket
+with socket.socket() as sock:
+    sock.bind(("127.0.0.1", 0))
+    print(sock.getsockname()[1])'
 }
 
 port_is_open()
