@@ -299,8 +299,12 @@ static status checkpoint_pair_read(struct io_disk *disk, const char *dir, uint32
 {
     TRY(checkpoint_pair_load(disk, dir, shard, pair));
     if (!checkpoint_pair_has_one(pair)) {
-        bool is_new =
-            pair->results[0].code == STATUS_NOT_FOUND && pair->results[1].code == STATUS_NOT_FOUND;
+        /*
+         * The second file is made only when the first is valid, so without it the first may be
+         * the torn beginning of a life that wrote nothing else. Had it been valid once, there may
+         * be frames, and replay without a list of generations takes any frame for damage.
+         */
+        bool is_new = pair->results[1].code == STATUS_NOT_FOUND;
         if (!is_new) {
             trace_error("log",
                         "neither %s nor the file beside it is a valid checkpoint: restore this "

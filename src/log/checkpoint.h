@@ -35,7 +35,8 @@ MUST_USE status checkpoint_write(struct io_disk *disk, const char *dir,
  * Reads the newest valid one; *body is malloc'd. It may have been found in caches only, so it is
  * first written once more in place and synced: the next write may then give up the other one. The
  * caller therefore holds the directory's lock.
- * NOT_FOUND: none was ever written; CORRUPT: files are there and none is valid; MISMATCH: of
+ * NOT_FOUND: none was ever completed (replay from LSN 1 with an empty list of generations, which
+ * finds out if that is not so); CORRUPT: both are there and none is valid; MISMATCH: of
  * another directory or shard; UNSUPPORTED: a newer version; IO.
  */
 MUST_USE status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t shard,
