@@ -180,12 +180,7 @@ fail:
 
 void journal_destroy(struct journal *journal, bool crashed)
 {
-    if (!crashed) {
-        ASSERT(journal->in_flight == 0);
-        if (journal->is_begun) {
-            io_hook_remove(journal->options.io, &journal->hook);
-        }
-    }
+    ASSERT(crashed || journal->in_flight == 0);
     for (uint32_t i = 0; journal->files != NULL && i < journal->options.file_count; i++) {
         if (journal->files[i] != NULL) {
             io_file_close(journal->files[i]);
@@ -196,11 +191,6 @@ void journal_destroy(struct journal *journal, bool crashed)
     free(journal->slots);
     free(journal->dir);
     free(journal);
-}
-
-static void journal_on_turn(struct io_hook *hook)
-{
-    journal_step(hook->context);
 }
 
 void journal_begin(struct journal *journal, uint32_t epoch, const struct journal_start *start)
@@ -217,8 +207,6 @@ void journal_begin(struct journal *journal, uint32_t epoch, const struct journal
     journal->generation = last->generation;
     journal->epoch = epoch;
     journal->is_begun = true;
-    journal->hook = (struct io_hook){.fn = journal_on_turn, .context = journal};
-    io_hook_add(journal->options.io, &journal->hook);
     journal_check(journal);
 }
 
@@ -546,7 +534,11 @@ static void journal_fail(struct journal *journal, status why)
     journal->options.on_failed(journal->options.context, why);
 }
 
-/* Writes complete in any order; they are reported in the order of their LSNs. */
+/*
+ * Writes complete in any order; they are reported in the order of their LSNs. The next write is
+ * left to the step at the end of the turn, so that it takes along what the rest of the turn
+ * appends.
+ */
 static void journal_on_write(struct io_op *op)
 {
     struct journal_write *write = CONTAINER_OF(op, struct journal_write, op);

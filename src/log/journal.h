@@ -155,8 +155,9 @@ MUST_USE status journal_append(struct journal *journal, const struct journal_ent
                                bool control, struct journal_place *place);
 
 /*
- * The only place a write is started: seals the open frame when a slot is free and issues sealed
- * frames. The log calls it at the end of each turn; completions call it too.
+ * The only place a write is started: offers room to those who wait, seals the open frame when a
+ * slot is free and issues sealed frames. The log calls it at the end of every turn; a completion
+ * itself only records, so that the next write takes along what else its turn appends.
  */
 void journal_step(struct journal *journal);
 

@@ -43,7 +43,7 @@ struct journal {
     uint64_t reserve_size;     /* bytes of the ring that only control entries may take */
     uint32_t frame_size_limit; /* a single entry's frame with padding may be as large as this */
     bool is_replayed;          /* journal_replay() has set the positions */
-    bool is_begun;             /* journal_begin(): appends are welcome, the hook is in the loop */
+    bool is_begun;             /* journal_begin(): appends are welcome */
     bool is_failed;            /* a write failed: nothing is issued or reported any more */
 
     uint32_t epoch;
@@ -67,7 +67,6 @@ struct journal {
 
     struct journal_write *writes; /* options.writes_in_flight of them */
     uint32_t in_flight;
-    struct io_hook hook;
     bool is_wanted;       /* somebody waits for on_room */
     uint32_t wanted_size; /* the smallest body that found no room */
     bool wanted_control;

@@ -43,6 +43,7 @@ struct fixture {
     uint32_t chunk_count;
     struct chunk_pool chunks;
     struct journal *journal;
+    struct io_hook hook;        /* steps the journal, as the log does */
     struct journal_start start; /* as in the newest synced checkpoint */
     struct fixture_append *appends;
     uint32_t append_count;
@@ -202,6 +203,11 @@ static inline status fixture_recover(struct fixture *f)
     return result;
 }
 
+static inline void fixture_on_turn(struct io_hook *hook)
+{
+    journal_step(((struct fixture *)hook->context)->journal);
+}
+
 /* Begins a generation, with a checkpoint that moves up when the list is full. */
 static inline void fixture_begin(struct fixture *f)
 {
@@ -212,6 +218,8 @@ static inline void fixture_begin(struct fixture *f)
         assert_true(journal_start_extend(f->journal, &f->start));
     }
     journal_begin(f->journal, 7, &f->start);
+    f->hook = (struct io_hook){.fn = fixture_on_turn, .context = f};
+    io_hook_add(f->options.io, &f->hook);
 }
 
 static inline void fixture_start(struct fixture *f)
@@ -228,6 +236,7 @@ static inline void fixture_crash(struct fixture *f, bool process_only)
         journal_destroy(f->journal, true);
     }
     f->journal = NULL;
+    f->hook = (struct io_hook){0};
     chunk_pool_fini(&f->chunks);
     (void)sim_node_start(f->node);
 }
@@ -237,6 +246,9 @@ static inline void fixture_stop(struct fixture *f)
 {
     if (f->journal != NULL) {
         journal_destroy(f->journal, false);
+    }
+    if (list_node_is_linked(&f->hook.link)) {
+        io_hook_remove(f->options.io, &f->hook);
     }
     f->journal = NULL;
     chunk_pool_fini(&f->chunks);
