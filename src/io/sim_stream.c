@@ -292,7 +292,8 @@ void sim_stream_heal_wire(struct sim_stream *stream)
 static uint8_t *inbox_take(struct sim_stream *stream, uint32_t *taken)
 {
     struct sim *sim = sim_of(stream);
-    uint8_t *data = sim_alloc(PIECE_SIZE_MAX);
+    uint8_t *data = malloc(PIECE_SIZE_MAX);
+    ASSERT(data != NULL);
     uint32_t size = 0;
     uint32_t size_max = PIECE_SIZE_MAX;
     bool joins = sim_rng_coin(&sim->rng);

@@ -81,8 +81,11 @@ void sim_run(struct sim *sim, int64_t duration_ns);
  * at random; names created, renamed or removed without a directory sync may be undone; unsynced
  * sizes likewise. Every stream is reset for its peer. No callback of the node runs any more, its
  * loop and operations are forgotten: the owner then frees its own memory without using the loop.
+ * (Handles of the dead life, files, streams, loop, stay valid until sim_destroy() or their own
+ * close; calls on them do nothing, file operations fail.) Not from inside a callback.
  * `process_only`: a kill -9 instead: nothing written is lost except that writes in flight may
- * still land, whole or not at all, until the lock of the new process is granted.
+ * still land, whole or not at all, until the lock of the new process is granted on their file.
+ * A doomed node has no page cache left: its crash is a power cut in any case.
  */
 void sim_node_crash(struct sim_node *node, bool process_only);
 
@@ -97,7 +100,11 @@ bool sim_node_is_doomed(struct sim_node *node);
 /* A fresh loop on the surviving disk after a crash. */
 struct io *sim_node_start(struct sim_node *node);
 
-/* Cuts or heals one direction of the network between two nodes; data and connects vanish. */
+/*
+ * Cuts or heals one direction of the network between two nodes. Nobody is told: what was sent is
+ * held, as TCP repeats it, until the direction heals; a sender stops when its window is full; a
+ * connect that needs the direction ends in TIMEOUT after 3 to 5 s.
+ */
 void sim_net_cut(struct sim *sim, struct sim_node *from, struct sim_node *to, bool cut);
 
 /* The node runs nothing for `duration_ns` (SIGSTOP, a long pause). */

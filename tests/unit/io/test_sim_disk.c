@@ -419,6 +419,23 @@ static void a_removal_may_be_undone_with_the_content(void **state)
     assert_true(undone > 10 && undone < SEED_COUNT - 10);
 }
 
+/* A change that survives without the one it builds on must not take another file with it. */
+static void a_change_of_a_new_file_never_moves_the_old_file_of_that_name(void **state)
+{
+    for (uint64_t seed = 0; seed < SEED_COUNT; seed++) {
+        struct world world = world_create(seed, &no_faults);
+        io_file_close(file_prepare(&world));
+        assert_ok(io_path_remove(world.disk, "/a"));
+        struct io_file *next = must_open(&world, "/a", IO_FILE_CREATE);
+        must_write(next, "new", 0);
+        assert_ok(io_file_sync(next));
+        assert_ok(io_path_rename(world.disk, "/a", "/b"));
+        world_crash(&world, false);
+        assert_true(!path_exists(&world, "/b") || file_says(must_open(&world, "/b", 0), "new"));
+        sim_destroy(world.sim);
+    }
+}
+
 static void a_move_between_directories_is_durable_after_either_sync(void **state)
 {
     for (uint64_t seed = 0; seed < SEED_COUNT; seed++) {
@@ -664,6 +681,7 @@ int main(void)
         cmocka_unit_test(a_rename_happened_or_not_and_never_half),
         cmocka_unit_test(a_synced_rename_and_removal_are_never_undone),
         cmocka_unit_test(a_removal_may_be_undone_with_the_content),
+        cmocka_unit_test(a_change_of_a_new_file_never_moves_the_old_file_of_that_name),
         cmocka_unit_test(a_move_between_directories_is_durable_after_either_sync),
         cmocka_unit_test(a_disk_sync_makes_all_content_and_names_durable),
         cmocka_unit_test(wrong_names_are_refused_with_the_status_of_a_real_disk),
