@@ -267,6 +267,49 @@ static void what_replay_accepts_survives_the_next_power_cut(void **state)
     assert_true(found > 20);
 }
 
+static void a_recovery_that_fails_anywhere_changes_nothing(void **state)
+{
+    struct fixture *f = hole_before_the_last(3);
+    uint32_t failures = 0;
+    for (;; failures++) {
+        sim_node_doom(f->node, failures);
+        uint32_t count = f->append_count;
+        status result = fixture_recover(f);
+        bool is_doomed = sim_node_is_doomed(f->node);
+        if (!is_doomed) {
+            fixture_ok(result);
+            break;
+        }
+        assert_int_equal(result.code, STATUS_IO);
+        f->append_count = count;
+        fixture_crash(f, false);
+    }
+    assert_true(failures > 15);
+    assert_int_equal(f->append_count, 4);
+    sim_node_doom(f->node, UINT32_MAX);
+    fixture_begin(f);
+    (void)fixture_append_synced(f, 100);
+    fixture_destroy(f);
+}
+
+static void a_format_that_fails_anywhere_can_be_repeated(void **state)
+{
+    struct fixture *f = fixture_create(1, 64 * 1024, 3);
+    struct io_disk *disk = sim_node_disk(f->node);
+    uint32_t failures = 0;
+    for (bool is_done = false; !is_done; failures++) {
+        sim_node_doom(f->node, failures);
+        is_done = status_is_ok(journal_format(disk, FIXTURE_DIR, &f->options.directory_id,
+                                              f->options.shard, 64 * 1024, 3));
+        assert_int_equal(is_done, !sim_node_is_doomed(f->node));
+        sim_node_crash(f->node, false);
+        (void)sim_node_start(f->node);
+    }
+    assert_true(failures > 12);
+    fixture_start(f);
+    fixture_destroy(f);
+}
+
 /* One life of random work that ends in a crash; what was reported synced must be there after it. */
 static void life_of_chaos(struct fixture *f, bool with_errors)
 {
@@ -390,6 +433,8 @@ int main(void)
         cmocka_unit_test(a_caller_may_cut_where_it_likes),
         cmocka_unit_test(a_newer_format_is_not_cut),
         cmocka_unit_test(what_replay_accepts_survives_the_next_power_cut),
+        cmocka_unit_test(a_recovery_that_fails_anywhere_changes_nothing),
+        cmocka_unit_test(a_format_that_fails_anywhere_can_be_repeated),
         cmocka_unit_test(nothing_synced_is_lost_and_nothing_cut_comes_back),
 #if TWINLOG_FAULTS
         cmocka_unit_test(without_the_check_of_generations_the_dead_return),
