@@ -30,11 +30,11 @@ extern const struct uuid log_metadata_topic_id;
 /* ---------------------------------------------------------------- format and open */
 
 struct log_format_options {
-    const char *dir;         /* made when missing; must hold nothing of a log */
+    const char *dir; /* made when missing; must hold nothing of a log */
     struct uuid cluster_id;
     int32_t node_id;
-    uint32_t shard_count;    /* 1 to 64 */
-    uint64_t journal_size;   /* bytes per shard, a multiple of 4 MiB (sim: of 64 KiB) */
+    uint32_t shard_count;        /* 1 to 64 */
+    uint64_t journal_size;       /* bytes per shard, a multiple of 4 MiB (sim: of 64 KiB) */
     uint32_t journal_file_count; /* files the journal is divided in; 0: 8 */
 };
 
@@ -81,20 +81,21 @@ struct log_options {
     struct io *io;
     const char *dir;
     uint32_t shard;
-    uint32_t frame_size_max;     /* bytes; 0: 256 KiB */
-    uint32_t writes_in_flight;   /* journal writes at once; 0: 4 */
-    uint32_t chunk_size;         /* bytes; 0: 1 MiB */
-    uint32_t chunk_count;        /* bound of chunk memory; 0: 64 */
-    uint64_t checkpoint_size;    /* live journal bytes that start a checkpoint; 0: an eighth of the journal */
-    int64_t checkpoint_idle_ms;  /* a dirty, quiet log is checkpointed after this; 0: 2000 */
-    uint64_t disk_reserve_size;  /* free bytes below which the disk is nearly full; 0: 64 MiB */
+    uint32_t frame_size_max;    /* bytes; 0: 256 KiB */
+    uint32_t writes_in_flight;  /* journal writes at once; 0: 4 */
+    uint32_t chunk_size;        /* bytes; 0: 1 MiB */
+    uint32_t chunk_count;       /* bound of chunk memory; 0: 64 */
+    uint64_t checkpoint_size;   /* live journal bytes that start a checkpoint; 0: an eighth */
+    int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
+    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: 64 MiB */
     struct log_events events;
     void *context;
 };
 
 /*
  * Opens and recovers: lock, newest valid checkpoint, metadata, journal replay, new generation.
- * Blocking; calls on_metadata. After OK the log accepts appends.
+ * Blocking; calls on_metadata, before which *log is set. After OK the log accepts appends; after a
+ * failure *log is NULL.
  * BUSY: another process has the directory; MISMATCH: another cluster, node or shard count;
  * CORRUPT: a synced frame is damaged (the range is on the trace); NOT_FOUND, UNSUPPORTED, IO, ...
  */
@@ -106,7 +107,7 @@ MUST_USE status log_open(const struct log_options *options, struct log **log);
  */
 void log_close(struct log *log, void (*done)(void *context, status result), void *context);
 
-/* Frees memory; after log_close() is done, or after a simulated crash (`crashed`: the loop is gone). */
+/* Frees memory; after log_close() is done, or after a crash under sim (`crashed`: no loop). */
 void log_destroy(struct log *log, bool crashed);
 
 /* The directory as read at open. */
@@ -151,6 +152,7 @@ struct partition_offsets {
     int64_t log_end;
     int32_t leader_epoch;
 };
+/* Where the partition stands now. */
 struct partition_offsets log_partition_offsets(const struct partition *partition);
 
 /* Bytes in segments and tail together, as DescribeLogDirs reports. */
@@ -172,12 +174,15 @@ enum log_verdict {
 struct log_appended {
     enum log_verdict verdict;
     int64_t base_offset;
-    uint64_t lsn; /* wait for this one */
+    uint64_t lsn;               /* wait for this one */
     int64_t log_append_time_ms; /* -1 unless the batch has LogAppendTime */
 };
 
-/* True when a batch of `size` bytes can be appended now. */
-bool log_has_room(const struct log *log, uint32_t size);
+/*
+ * True when a batch of `size` bytes can be appended now. False: on_room tells when there is room,
+ * as after an append that was FULL.
+ */
+bool log_has_room(struct log *log, uint32_t size);
 
 /*
  * Appends one batch that batch_validate() passed: gives it offsets, copies it into the open frame
@@ -223,7 +228,7 @@ struct partition_watch {
 void log_partition_watch(struct partition *partition, struct partition_watch *watch);
 void log_partition_unwatch(struct partition_watch *watch);
 
-/* How many committed bytes there are from `offset` on, as far as known without I/O; for min.bytes. */
+/* Committed bytes from `offset` on, as far as known without I/O; for min.bytes. */
 uint64_t log_partition_available(const struct partition *partition, int64_t offset);
 
 struct log_read;
@@ -231,9 +236,9 @@ typedef void (*log_read_fn)(struct log_read *read);
 
 struct log_read {
     /* in */
-    int64_t offset;     /* from the batch that contains it */
-    uint32_t size_max;  /* bytes */
-    bool whole_first;   /* the first batch comes whole, whatever size_max */
+    int64_t offset;    /* from the batch that contains it */
+    uint32_t size_max; /* bytes */
+    bool whole_first;  /* the first batch comes whole, whatever size_max */
     log_read_fn fn;
     void *context;
     /* out: whole batches below the high watermark; the caller frees `data` with free() */
@@ -256,8 +261,8 @@ struct log_time_lookup {
     bool find_max;     /* in: the record with the largest timestamp instead (KIP-734) */
     void (*fn)(struct log_time_lookup *lookup);
     void *context;
-    status result;     /* OK, or an error of reading */
-    int64_t offset;    /* out: first committed record with timestamp >= `timestamp`; -1: none */
+    status result;  /* OK, or an error of reading */
+    int64_t offset; /* out: first committed record with timestamp >= `timestamp`; -1: none */
     int64_t found_timestamp; /* out: its timestamp; -1: none */
     int32_t leader_epoch;
     struct io_job job;
@@ -281,6 +286,7 @@ struct log_stats {
     uint32_t partition_count;
     uint64_t synced_lsn, committed_lsn, next_lsn;
 };
+/* Counters since the open, and how full everything is. */
 void log_stats_get(const struct log *log, struct log_stats *stats);
 
 /* Asserts the invariants that hold between callbacks. For tests and sim; cost: all partitions. */

@@ -1,0 +1,260 @@
+#include "writeback.h"
+
+#include "twinlog/core/trace.h"
+
+#include "log_state.h"
+#include "mutation.h"
+
+static void writeback_on_retry(struct io_timer *timer);
+static void writeback_on_done(struct io_job *io_job);
+
+void writeback_init(struct log *log)
+{
+    log->writeback = (struct writeback){.state = WRITEBACK_IDLE};
+    log->writeback.retry.context = log;
+}
+
+void writeback_free(struct log *log)
+{
+    if (log->writeback.state != WRITEBACK_IDLE) {
+        writeback_job_free(&log->writeback.job);
+    }
+}
+
+void writeback_want_checkpoint(struct log *log)
+{
+    log->writeback.checkpoint_wanted = true;
+}
+
+void writeback_forget(struct log *log, struct partition *partition)
+{
+    struct sync_set *set = &log->writeback.sync;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->entries[i].partition != partition) {
+            set->entries[kept++] = set->entries[i];
+        }
+    }
+    set->count = kept;
+    const struct partition_tail *tail = &partition->tail;
+    if (list_node_is_linked(&partition->dirty_link)) {
+        list_remove(&partition->dirty_link);
+        log->dirty_bytes -= partition->committed_size - tail_at(tail, tail->written)->position;
+    }
+    if (partition->writing == NULL) {
+        partition_tail_forget(partition);
+    }
+}
+
+/* ---------------------------------------------------------------- results */
+
+void writeback_retry_arm(struct log *log)
+{
+    struct writeback *writeback = &log->writeback;
+    bool wanted = writeback->blocked || log->disk_full;
+    if (wanted && !writeback->retry_armed && !log->opening && !log->closed) {
+        writeback->retry_armed = true;
+        io_timer_start(log->io, &writeback->retry, WRITEBACK_RETRY_MS * LOG_NS_PER_MS,
+                       writeback_on_retry);
+    }
+}
+
+static void writeback_on_retry(struct io_timer *timer)
+{
+    struct log *log = timer->context;
+    log->writeback.retry_armed = false;
+    log->writeback.blocked = false;
+    log->writeback.space_wanted = true; /* The end of this turn starts the job. */
+}
+
+/* The journal is preallocated, so a full disk stops write-back only; space may come back. */
+static bool status_is_passing(status s)
+{
+    return s.code == STATUS_NO_SPACE || s.code == STATUS_NO_MEMORY;
+}
+
+static void writeback_on_space(struct log *log, const struct writeback_job *job, status result)
+{
+    bool full = result.code == STATUS_NO_SPACE || (status_is_ok(job->space_result) &&
+                                                   job->free_size < log->options.disk_reserve_size);
+    if (full != log->disk_full) {
+        log->disk_full = full;
+        if (full) {
+            trace_warn("log",
+                       "the disk of %s is nearly full (%llu bytes free, reserve %llu): "
+                       "free some space, service resumes by itself",
+                       log->options.dir, (unsigned long long)job->free_size,
+                       (unsigned long long)log->options.disk_reserve_size);
+        } else {
+            trace_info("log", "the disk of %s has space again", log->options.dir);
+        }
+    }
+}
+
+static void writeback_on_checkpoint(struct log *log, const struct writeback_job *job)
+{
+    struct writeback *writeback = &log->writeback;
+    log->checkpoint = job->header;
+    journal_recycle(log->journal, job->header.start.lsn);
+    log->checkpoints++;
+    log->checkpoint_ns += (uint64_t)(io_now_ns_exact(log->io) - job->started_ns);
+    if (job->clean) {
+        writeback->clean_done = true;
+    }
+    if (log->opening) {
+        return;
+    }
+    log_idle_arm(log);
+    if (writeback->trim_wanted && log->dirty_bytes == 0) {
+        writeback->trim_wanted = false;
+        log_evict(log, 0);
+        chunk_pool_trim(&log->pool);
+    }
+}
+
+/* What to do about the result of a job that is applied. */
+static status writeback_judge(struct log *log, const struct writeback_job *job)
+{
+    struct writeback *writeback = &log->writeback;
+    bool sync_failed = !status_is_ok(job->sync_result);
+    status s = !status_is_ok(job->write_result) ? job->write_result
+               : sync_failed                    ? job->sync_result
+                                                : job->checkpoint_result;
+    writeback_on_space(log, job, s);
+    if (status_is_ok(s)) {
+        if (job->is_checkpoint) {
+            writeback_on_checkpoint(log, job);
+        }
+    } else if (status_is_passing(s) && !sync_failed) {
+        writeback->blocked = true;
+        writeback->checkpoint_wanted |= job->is_checkpoint;
+        if (job->clean) {
+            writeback->clean_done =
+                true; /* The journal has everything: the next start is longer. */
+            log->close_result = s;
+        }
+    } else {
+        log_fail(log, s); /* A failed sync is never tried again: pages may count as clean. */
+    }
+    writeback_retry_arm(log);
+    return s;
+}
+
+static void writeback_on_done(struct io_job *io_job)
+{
+    struct writeback_job *job = io_job->context;
+    struct log *log = job->log;
+    ASSERT(log->writeback.state != WRITEBACK_IDLE);
+    log->job_count--;
+    log->writeback.state = WRITEBACK_IDLE;
+    writeback_job_apply(log, job);
+    (void)writeback_judge(log, job);
+}
+
+/* ---------------------------------------------------------------- step */
+
+/* Builds the job, and makes it a checkpoint. False: memory is out, nothing is pinned. */
+static bool writeback_build(struct log *log, bool checkpoint)
+{
+    struct writeback_job *job = &log->writeback.job;
+    if (!writeback_job_build(log, job, checkpoint)) {
+        return false;
+    }
+    if (checkpoint && !writeback_job_add_checkpoint(log, job)) {
+        job->write_result = STATUS(NO_MEMORY);
+        writeback_job_apply(log, job);
+        return false;
+    }
+    return true;
+}
+
+static void writeback_start(struct log *log, bool checkpoint)
+{
+    struct writeback *writeback = &log->writeback;
+    if (!writeback_build(log, checkpoint)) {
+        writeback->blocked = true;
+        writeback_retry_arm(log);
+        return;
+    }
+    uint64_t frames = 0;
+    uint64_t syncs = 0;
+    journal_counts(log->journal, &frames, &writeback->frame_bytes, &syncs);
+    writeback->space_wanted = false;
+    if (checkpoint) {
+        writeback->checkpoint_wanted = false;
+        if (log_mutation_is(MUTATION_RECYCLE_EARLY)) {
+            journal_recycle(log->journal, writeback->job.header.start.lsn);
+        }
+    }
+    writeback->state = checkpoint ? WRITEBACK_CHECKPOINTING : WRITEBACK_WRITING;
+    log->job_count++;
+    io_offload(log->io, IO_LANE_WRITE, &writeback->job.job, writeback_job_work, writeback_on_done);
+}
+
+/* Small frames fill chunks with padding, so what was written to the journal counts as well. */
+static bool writeback_is_due(const struct log *log)
+{
+    uint64_t pool_size = (uint64_t)log->pool.chunk_size * log->pool.count_max;
+    uint64_t frames = 0;
+    uint64_t frame_bytes = 0;
+    uint64_t syncs = 0;
+    journal_counts(log->journal, &frames, &frame_bytes, &syncs);
+    return log->dirty_bytes > 0 &&
+           (log->dirty_bytes >=
+                MIN((uint64_t)WRITEBACK_START_SIZE, pool_size / WRITEBACK_POOL_SHARE) ||
+            frame_bytes - log->writeback.frame_bytes >= pool_size / WRITEBACK_POOL_SHARE ||
+            log->room_wanted > 0 || log->writeback.checkpoint_wanted);
+}
+
+void writeback_step(struct log *log)
+{
+    struct writeback *writeback = &log->writeback;
+    if (writeback->state != WRITEBACK_IDLE || writeback->blocked || log->offline || log->closed) {
+        return;
+    }
+    bool has_news = log->committed_lsn + 1 > log->checkpoint.start.lsn;
+    if (has_news && journal_live_size(log->journal) >= log->options.checkpoint_size) {
+        writeback->checkpoint_wanted = true;
+    }
+    if (!has_news && !writeback->clean_wanted) {
+        writeback->checkpoint_wanted = false; /* It would say what the last one says. */
+    }
+    if (writeback->checkpoint_wanted && log->dirty_bytes <= WRITEBACK_JOB_SIZE) {
+        writeback_start(log, true);
+    } else if (writeback_is_due(log) || writeback->space_wanted) {
+        writeback_start(log, false);
+    }
+}
+
+static status writeback_job_now(struct log *log, bool checkpoint)
+{
+    struct writeback_job *job = &log->writeback.job;
+    if (!writeback_build(log, checkpoint)) {
+        return STATUS(NO_MEMORY);
+    }
+    writeback_job_work(&job->job);
+    writeback_job_apply(log, job);
+    return writeback_judge(log, job);
+}
+
+status writeback_now(struct log *log, bool checkpoint)
+{
+    ASSERT(log->opening);
+    ASSERT(log->writeback.state == WRITEBACK_IDLE);
+    while (log->dirty_bytes > 0) {
+        TRY(writeback_job_now(log, false));
+    }
+    return checkpoint ? writeback_job_now(log, true) : OK;
+}
+
+void writeback_check(const struct log *log)
+{
+    const struct writeback *writeback = &log->writeback;
+    bool has_job = writeback->state != WRITEBACK_IDLE;
+    ASSERT(has_job == (writeback->job.items != NULL));
+    ASSERT(!has_job || log->job_count > 0);
+    ASSERT((writeback->state == WRITEBACK_CHECKPOINTING) == (writeback->job.body != NULL));
+    for (struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
+        ASSERT(has_job || p->writing == NULL);
+    }
+}

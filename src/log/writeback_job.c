@@ -1,0 +1,321 @@
+/*
+ * One write-back job: what it takes along from the loop, what it does on its helper thread, and
+ * what the loop makes of it. The helper thread touches nothing but the job, the pinned chunks'
+ * bytes, and names that do not change.
+ */
+#include <stdlib.h>
+
+#include "twinlog/core/trace.h"
+
+#include "log_state.h"
+#include "mutation.h"
+
+/* ---------------------------------------------------------------- build */
+
+static struct partition *dirty_partition(struct list_node *node)
+{
+    return CONTAINER_OF(node, struct partition, dirty_link);
+}
+
+/* How many of its committed entries fit in what is left of the job; at least one of the first. */
+static uint32_t partition_entries_fit(const struct partition *partition, uint64_t *left, bool first)
+{
+    const struct partition_tail *tail = &partition->tail;
+    uint32_t count = 0;
+    for (uint64_t at = tail->written; at < tail->committed; at++) {
+        uint32_t size = tail_at(tail, at)->size;
+        if (size > *left && !(first && count == 0)) {
+            break;
+        }
+        *left -= MIN(*left, (uint64_t)size);
+        count++;
+    }
+    return count;
+}
+
+static void item_fill(struct writeback_item *item, struct partition *partition,
+                      struct segment_batch *batches, uint32_t count)
+{
+    const struct partition_tail *tail = &partition->tail;
+    *item = (struct writeback_item){
+        .partition = partition,
+        .first_timestamp = partition->written_first_timestamp,
+        .cut = partition->needs_cut,
+        .write = {.dir = partition->dir,
+                  .topic_id = &partition->key.topic_id,
+                  .index_interval_size = partition->config.index_interval_size,
+                  .batches = batches,
+                  .batch_count = count,
+                  .tail = partition->segment_tail},
+    };
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tail_entry *entry = tail_at(tail, tail->written + i);
+        batches[i] = (struct segment_batch){entry->data, entry->size, entry->roll};
+        if (entry->roll || (i == 0 && partition->segment_tail.base_offset < 0)) {
+            struct batch_header header;
+            status s = batch_header_read((struct bytes){entry->data, entry->size}, &header);
+            ASSERT(status_is_ok(s)); /* It was read when the batch was appended. */
+            item->first_timestamp = header.max_timestamp;
+        }
+        item->size += entry->size;
+        entry->chunk->refs++;
+    }
+    item->end_offset = partition_tail_end_offset(partition, tail->written + count - 1);
+    partition->writing = item;
+    partition->pins++;
+}
+
+static bool job_allocate(struct log *log, struct writeback_job *job, uint64_t left)
+{
+    uint32_t items = 0;
+    uint32_t batches = 0;
+    LIST_FOREACH (node, &log->dirty) {
+        uint32_t count = partition_entries_fit(dirty_partition(node), &left, items == 0);
+        if (count == 0) {
+            break;
+        }
+        items++;
+        batches += count;
+    }
+    job->items = calloc(MAX(items, 1u), sizeof(*job->items));
+    job->batches = calloc(MAX(batches, 1u), sizeof(*job->batches));
+    job->item_count = items;
+    return job->items != NULL && job->batches != NULL;
+}
+
+bool writeback_job_build(struct log *log, struct writeback_job *job, bool all)
+{
+    uint64_t bound = all ? UINT64_MAX : WRITEBACK_JOB_SIZE;
+    *job = (struct writeback_job){
+        .log = log,
+        .disk = io_disk(log->io),
+        .dir = log->options.dir,
+        .started_ns = io_now_ns_exact(log->io),
+    };
+    job->job.context = job;
+    if (!job_allocate(log, job, bound)) {
+        writeback_job_free(job);
+        return false;
+    }
+    struct segment_batch *batches = job->batches;
+    struct list_node *node = list_first(&log->dirty);
+    for (uint32_t i = 0; i < job->item_count; i++, node = node->next) {
+        struct partition *partition = dirty_partition(node);
+        uint32_t count = partition_entries_fit(partition, &bound, i == 0);
+        item_fill(&job->items[i], partition, batches, count);
+        job->size += job->items[i].size;
+        batches += count;
+    }
+    job->sync = log->writeback.sync;
+    job->sync_pinned_count = job->sync.count;
+    for (uint32_t i = 0; i < job->sync_pinned_count; i++) {
+        job->sync.entries[i].partition->pins++;
+    }
+    return true;
+}
+
+static void overlay_keep(struct log *log)
+{
+    for (struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
+        if (p->producers != NULL) {
+            producer_commit(p->producers, UINT64_MAX);
+        }
+    }
+}
+
+bool writeback_job_add_checkpoint(struct log *log, struct writeback_job *job)
+{
+    if (log_mutation_is(MUTATION_KEEP_OVERLAY)) {
+        overlay_keep(log);
+    }
+    job->body = malloc(log_body_size_max(log));
+    if (job->body == NULL) {
+        return false;
+    }
+    job->body_size = log_body_encode(log, job->body);
+    job->is_checkpoint = true;
+    job->clean = log->writeback.clean_wanted;
+    job->header = log->checkpoint; /* Directory, shard and the list of generations stay. */
+    job->header.sequence++;
+    job->header.epoch = log->epoch;
+    job->header.clean = job->clean;
+    journal_start_at(log->journal, log->committed_lsn + 1, &job->header.start);
+    journal_start_prune(&job->header.start);
+    return true;
+}
+
+/* ---------------------------------------------------------------- work */
+
+static void sync_set_add(struct sync_set *set, struct partition *partition, int64_t base_offset,
+                         bool created)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->entries[i].partition == partition && set->entries[i].base_offset == base_offset) {
+            set->entries[i].created |= created;
+            return;
+        }
+    }
+    if (set->count == WRITEBACK_SYNC_FILES) {
+        set->all = true;
+        return;
+    }
+    set->entries[set->count++] = (struct sync_entry){partition, base_offset, created};
+}
+
+static status item_write(struct writeback_job *job, struct writeback_item *item)
+{
+    struct segment_write *write = &item->write;
+    if (item->cut) {
+        /* Without a segment that counts, whatever is there is of a deleted topic of this name. */
+        TRY(write->tail.base_offset < 0 ? segment_remove_all(job->disk, write->dir)
+                                        : segment_cut(job->disk, write->dir, &write->tail));
+    }
+    int64_t active = write->tail.base_offset;
+    status s = segment_append(job->disk, write);
+    job->sync.parent |= write->directory_created; /* Also when what followed failed. */
+    TRY(s);
+    if (active >= 0) {
+        sync_set_add(&job->sync, item->partition, active, false);
+    }
+    for (uint32_t i = 0; i < write->created_count; i++) {
+        sync_set_add(&job->sync, item->partition, write->created[i].base_offset, true);
+    }
+    item->is_written = true;
+    return OK;
+}
+
+static status job_write(struct writeback_job *job)
+{
+    for (uint32_t i = 0; i < job->item_count; i++) {
+        TRY(item_write(job, &job->items[i]));
+    }
+    return OK;
+}
+
+/* I3: everything the checkpoint counts on is durable before it says so. */
+static status job_sync(struct writeback_job *job)
+{
+    const struct sync_set *set = &job->sync;
+    if (set->all) {
+        return io_disk_sync(job->disk, job->dir);
+    }
+    for (uint32_t i = 0; i < set->count; i++) {
+        const struct sync_entry *entry = &set->entries[i];
+        TRY(segment_sync(job->disk, entry->partition->dir, entry->base_offset));
+        if (entry->created) {
+            TRY(io_dir_sync(job->disk, entry->partition->dir));
+        }
+    }
+    return set->parent ? io_dir_sync(job->disk, job->dir) : OK;
+}
+
+void writeback_job_work(struct io_job *io_job)
+{
+    struct writeback_job *job = io_job->context;
+    uint64_t total_size = 0;
+    job->space_result = io_disk_space(job->disk, job->dir, &job->free_size, &total_size);
+    job->write_result = job_write(job);
+    if (!job->is_checkpoint || !status_is_ok(job->write_result)) {
+        return;
+    }
+    for (uint32_t i = 0; i < job->item_count; i++) {
+        log_body_patch(job->body, &job->items[i]);
+    }
+    job->sync_result = job_sync(job);
+    if (status_is_ok(job->sync_result)) {
+        job->checkpoint_result = checkpoint_write(
+            job->disk, job->dir, &job->header, (struct bytes){job->body, (uint32_t)job->body_size});
+    }
+}
+
+/* ---------------------------------------------------------------- apply */
+
+static void item_take_over(struct log *log, struct writeback_item *item)
+{
+    struct partition *partition = item->partition;
+    partition_segments_written(partition, &item->write);
+    partition->segment_tail = item->write.tail;
+    partition->written_end = item->end_offset;
+    partition->written_size += item->size;
+    partition->written_first_timestamp = item->first_timestamp;
+    partition->needs_cut = false;
+    log->dirty_bytes -= item->size;
+    log->written_back_bytes += item->size;
+    list_remove(&partition->dirty_link);
+    if (partition->tail.written < partition->tail.committed) {
+        list_push_back(&log->dirty, &partition->dirty_link);
+    }
+}
+
+static void item_apply(struct log *log, struct writeback_item *item)
+{
+    struct partition *partition = item->partition;
+    struct partition_tail *tail = &partition->tail;
+    for (uint32_t i = 0; i < item->write.batch_count; i++) {
+        struct chunk *chunk = tail_at(tail, tail->written + i)->chunk;
+        ASSERT(chunk->refs > 0);
+        chunk->refs--;
+        if (item->is_written) {
+            ASSERT(chunk->unwritten_count > 0);
+            chunk->unwritten_count--;
+        }
+    }
+    partition->writing = NULL;
+    if (item->is_written) {
+        tail->written += item->write.batch_count;
+    }
+    if (partition->removed) {
+        partition_tail_forget(partition);
+    } else if (item->is_written) {
+        item_take_over(log, item);
+    } else {
+        partition->needs_cut = true;
+    }
+    partition->pins--;
+    partition_free_if_unused(partition);
+}
+
+/* What is to be synced still: all of it, but for removed partitions, if no checkpoint did it. */
+static void sync_set_apply(struct log *log, struct writeback_job *job, bool is_synced)
+{
+    struct sync_set *set = &log->writeback.sync;
+    *set = (struct sync_set){0};
+    if (!is_synced) {
+        set->all = job->sync.all;
+        set->parent = job->sync.parent;
+        for (uint32_t i = 0; i < job->sync.count; i++) {
+            if (!job->sync.entries[i].partition->removed) {
+                set->entries[set->count++] = job->sync.entries[i];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < job->sync_pinned_count; i++) {
+        job->sync.entries[i].partition->pins--;
+        partition_free_if_unused(job->sync.entries[i].partition);
+    }
+}
+
+void writeback_job_apply(struct log *log, struct writeback_job *job)
+{
+    bool is_synced = job->is_checkpoint && status_is_ok(job->write_result) &&
+                     status_is_ok(job->sync_result) && status_is_ok(job->checkpoint_result);
+    sync_set_apply(log, job, is_synced);
+    for (uint32_t i = 0; i < job->item_count; i++) {
+        item_apply(log, &job->items[i]);
+    }
+    writeback_job_free(job);
+}
+
+void writeback_job_free(struct writeback_job *job)
+{
+    for (uint32_t i = 0; i < job->item_count && job->items != NULL; i++) {
+        free(job->items[i].write.created);
+    }
+    free(job->items);
+    free(job->batches);
+    free(job->body);
+    job->items = NULL;
+    job->batches = NULL;
+    job->body = NULL;
+    job->item_count = 0;
+}
