@@ -1,0 +1,37 @@
+# Writes build_facts.h when it would change; run at every build.
+execute_process(COMMAND git -C ${SOURCE_DIR} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed OR NOT commit)
+    set(commit "unknown")
+else()
+    execute_process(COMMAND git -C ${SOURCE_DIR} status --porcelain --untracked-files=no
+        OUTPUT_VARIABLE changes OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(changes)
+        string(APPEND commit "-dirty")
+    endif()
+endif()
+
+if(BUILD_TYPE MATCHES "^(Release|RelWithDebInfo|MinSizeRel)$" AND NOT SANITIZE AND NOT FAULTS
+        AND NOT COVERAGE)
+    set(kind "release")
+else()
+    set(kind "dev")
+    if(SANITIZE)
+        string(APPEND kind " sanitize=${SANITIZE}")
+    endif()
+    if(FAULTS)
+        string(APPEND kind " faults")
+    endif()
+    if(COVERAGE)
+        string(APPEND kind " coverage")
+    endif()
+endif()
+
+set(text "#define BUILD_VERSION \"${VERSION}\"\n#define BUILD_COMMIT \"${commit}\"\n")
+string(APPEND text "#define BUILD_KIND \"${kind}\"\n")
+if(EXISTS ${OUTPUT})
+    file(READ ${OUTPUT} old)
+endif()
+if(NOT text STREQUAL "${old}")
+    file(WRITE ${OUTPUT} "${text}")
+endif()
