@@ -51,7 +51,8 @@ static status uring_setup_failed(int error)
         trace_error("io",
                     "io_uring is forbidden on this host (io_uring_setup: %s); remedy: set sysctl "
                     "kernel.io_uring_disabled=0, and in a container allow io_uring_setup, "
-                    "io_uring_enter and io_uring_register in its seccomp profile",
+                    "io_uring_enter and io_uring_register in its seccomp profile; "
+                    "without either, run a kernel that has io_uring (Linux 6.1 or later)",
                     strerror(error));
         return (status){STATUS_UNSUPPORTED, error};
     case EINVAL:

@@ -25,7 +25,7 @@ struct server {
     status why; /* of the stream closed last */
     struct io_stream *last;
     uint64_t received;
-    bool keep_paused;
+    uint32_t quit_seed; /* not 0: the server closes streams at random */
 };
 
 struct echo {
@@ -80,6 +80,12 @@ static void echo_on_data(void *context, const uint8_t *data, uint32_t size)
     memcpy(echo->in + echo->in_size, data, size);
     echo->in_size += size;
     echo->server->received += size;
+    if (echo->server->quit_seed != 0) {
+        echo->server->quit_seed = echo->server->quit_seed * 1664525 + 1013904223;
+        if (echo->server->quit_seed >> 26 == 0) {
+            io_stream_close(echo->stream);
+        }
+    }
     echo_step(echo);
 }
 
@@ -148,6 +154,7 @@ struct client {
     status connected;
     status why;
     bool pauses;
+    bool quits; /* either side may close at any time */
     struct io_timer resume;
 };
 
@@ -181,6 +188,10 @@ static void client_step(struct client *client)
 
 static void client_on_sent(struct io_send *send)
 {
+    struct client *client = send->context;
+    if (client->quits && !status_is_ok(send->result)) {
+        return;
+    }
     assert_int_equal(send->result.code, STATUS_OK);
     assert_int_equal(send->range_count, 0);
     client_step(send->context);
@@ -199,7 +210,7 @@ static void client_on_data(void *context, const uint8_t *data, uint32_t size)
     assert_false(client->pauses && client->resume.heap_index != 0);
     assert_memory_equal(data, client->pattern + client->received, size);
     client->received += size;
-    if (client->received == client->total) {
+    if (client->received == client->total || (client->quits && client_random(client) % 64 == 0)) {
         io_stream_close(client->stream);
     } else if (client->pauses && client_random(client) % 3 == 0) {
         io_stream_pause(client->stream);
@@ -335,6 +346,35 @@ static void a_submission_queue_smaller_than_the_crowd_is_enough(void **state)
 {
     const struct io_options options = {.entry_count = 4};
     run_crowd(&options, 100, 10000, 3000, true);
+}
+
+static void streams_that_end_at_random_leave_nothing_behind(void **state)
+{
+    enum { COUNT = 400, TOTAL = 60000 };
+    const struct io_options options = {.receive_buffer_size = 512, .receive_buffer_count = 64};
+    struct server server = {.quit_seed = 1};
+    struct io *io = fixture_create_loop(&options);
+    server_start(&server, io, echo_on_accept);
+    struct client *clients = calloc(COUNT, sizeof(*clients));
+    struct crowd crowd = {.server = &server, .count = COUNT};
+    for (uint32_t at = 0; at < COUNT; at++) {
+        clients[at] = (struct client){.seed = at + 1,
+                                      .part_max = 9000,
+                                      .pauses = at % 2 == 0,
+                                      .quits = true,
+                                      .done_count = &crowd.done};
+        client_start(&clients[at], &server, TOTAL);
+    }
+    fixture_run_until(io, crowd_is_done, &crowd);
+    uint32_t whole_count = 0;
+    for (uint32_t at = 0; at < COUNT; at++) {
+        whole_count += clients[at].received == TOTAL;
+        free(clients[at].pattern);
+    }
+    assert_true(whole_count < COUNT);
+    free(clients);
+    server_stop(&server);
+    io_destroy(io);
 }
 
 static void a_reset_by_the_peer_closes_the_stream(void **state)
@@ -862,6 +902,7 @@ int main(void)
         cmocka_unit_test(pausing_and_resuming_keeps_the_order),
         cmocka_unit_test(data_waits_when_the_receive_buffers_run_out),
         cmocka_unit_test(a_submission_queue_smaller_than_the_crowd_is_enough),
+        cmocka_unit_test(streams_that_end_at_random_leave_nothing_behind),
         cmocka_unit_test(a_reset_by_the_peer_closes_the_stream),
         cmocka_unit_test(an_orderly_end_by_the_peer_is_closed_without_an_errno),
         cmocka_unit_test(what_a_paused_stream_received_is_delivered_before_its_end),
