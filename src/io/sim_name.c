@@ -121,7 +121,7 @@ static status path_next(const char **path, char name[SIM_NAME_SIZE_MAX])
 static status tree_parent(struct sim_tree *tree, const char *path, struct sim_inode **parent,
                           char name[SIM_NAME_SIZE_MAX])
 {
-    char next[SIM_NAME_SIZE_MAX];
+    char next[SIM_NAME_SIZE_MAX] = "";
     *parent = tree->root;
     TRY(path_next(&path, name));
     for (;;) {
@@ -143,7 +143,7 @@ static status tree_parent(struct sim_tree *tree, const char *path, struct sim_in
 
 status sim_tree_find(struct sim_tree *tree, const char *path, struct sim_inode **inode)
 {
-    char name[SIM_NAME_SIZE_MAX];
+    char name[SIM_NAME_SIZE_MAX] = "";
     struct sim_inode *parent;
     TRY(tree_parent(tree, path, &parent, name));
     if (name[0] == 0) {
@@ -160,23 +160,27 @@ status sim_tree_find(struct sim_tree *tree, const char *path, struct sim_inode *
 
 /* ---------------------------------------------------------------- pending changes */
 
-static void change_add(struct sim_tree *tree, struct sim_inode *inode, struct sim_inode *from,
-                       const char *from_name, struct sim_inode *to, const char *to_name)
+static struct sim_change *change_add(struct sim_tree *tree, struct sim_inode *inode)
 {
     struct sim_change *change = sim_alloc(sizeof(*change));
     change->inode = inode;
     sim_inode_ref(inode);
-    if (from != NULL) {
-        sim_inode_ref(from);
-        change->from = from;
-        change->from_name = name_copy(from_name);
-    }
-    if (to != NULL) {
-        sim_inode_ref(to);
-        change->to = to;
-        change->to_name = name_copy(to_name);
-    }
     list_push_back(&tree->pending, &change->link);
+    return change;
+}
+
+static void change_set_from(struct sim_change *change, struct sim_inode *from, const char *name)
+{
+    sim_inode_ref(from);
+    change->from = from;
+    change->from_name = name_copy(name);
+}
+
+static void change_set_to(struct sim_change *change, struct sim_inode *to, const char *name)
+{
+    sim_inode_ref(to);
+    change->to = to;
+    change->to_name = name_copy(name);
 }
 
 static void change_free(struct sim_change *change)
@@ -269,7 +273,7 @@ void sim_tree_sync(struct sim_tree *tree, struct sim_inode *directory)
 status sim_tree_create(struct sim_tree *tree, const char *path, bool is_directory,
                        struct sim_inode **inode)
 {
-    char name[SIM_NAME_SIZE_MAX];
+    char name[SIM_NAME_SIZE_MAX] = "";
     struct sim_inode *parent;
     TRY(tree_parent(tree, path, &parent, name));
     if (name[0] == 0 || names_find(&parent->visible, name) != NULL) {
@@ -277,14 +281,14 @@ status sim_tree_create(struct sim_tree *tree, const char *path, bool is_director
     }
     *inode = sim_inode_create(tree->medium, is_directory);
     names_set(&parent->visible, name, *inode);
-    change_add(tree, *inode, NULL, NULL, parent, name);
+    change_set_to(change_add(tree, *inode), parent, name);
     sim_inode_unref(*inode);
     return OK;
 }
 
 status sim_tree_remove(struct sim_tree *tree, const char *path, bool is_directory)
 {
-    char name[SIM_NAME_SIZE_MAX];
+    char name[SIM_NAME_SIZE_MAX] = "";
     struct sim_inode *parent;
     TRY(tree_parent(tree, path, &parent, name));
     if (name[0] == 0) {
@@ -300,7 +304,7 @@ status sim_tree_remove(struct sim_tree *tree, const char *path, bool is_director
     if (entry->inode->visible.count > 0) {
         return sim_errno(ENOTEMPTY);
     }
-    change_add(tree, entry->inode, parent, name, NULL, NULL);
+    change_set_from(change_add(tree, entry->inode), parent, name);
     names_remove(&parent->visible, name);
     return OK;
 }
@@ -322,8 +326,8 @@ static status rename_check(struct sim_inode *inode, struct sim_inode *from, stru
 
 status sim_tree_rename(struct sim_tree *tree, const char *from, const char *to)
 {
-    char from_name[SIM_NAME_SIZE_MAX];
-    char to_name[SIM_NAME_SIZE_MAX];
+    char from_name[SIM_NAME_SIZE_MAX] = "";
+    char to_name[SIM_NAME_SIZE_MAX] = "";
     struct sim_inode *from_parent;
     struct sim_inode *to_parent;
     TRY(tree_parent(tree, from, &from_parent, from_name));
@@ -341,7 +345,9 @@ status sim_tree_rename(struct sim_tree *tree, const char *from, const char *to)
         return OK;
     }
     TRY(rename_check(inode, from_parent, to_parent, replaced));
-    change_add(tree, inode, from_parent, from_name, to_parent, to_name);
+    struct sim_change *change = change_add(tree, inode);
+    change_set_from(change, from_parent, from_name);
+    change_set_to(change, to_parent, to_name);
     names_set(&to_parent->visible, to_name, inode);
     names_remove(&from_parent->visible, from_name);
     return OK;

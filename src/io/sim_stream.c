@@ -314,10 +314,10 @@ static uint8_t *inbox_take(struct sim_stream *stream, uint32_t *taken)
         }
     } while (joins && size < size_max && sim_stream_has_unread(stream));
     /* An allocation of the exact size, freed behind the callback: a stale pointer is found. */
-    data = realloc(data, size);
-    ASSERT(data != NULL);
+    uint8_t *exact = realloc(data, size);
+    ASSERT(exact != NULL);
     *taken = size;
-    return data;
+    return exact;
 }
 
 static void stream_on_deliver(struct sim_event *event)
