@@ -6,5 +6,6 @@ compat_start
 need_kafka_jars
 
 program java -cp "$KAFKA_JARS" -XX:TieredStopAtLevel=1 -Xmx512m \
-    -Dorg.slf4j.simpleLogger.defaultLogLevel=error "$COMPAT_HERE/AdminTasks.java" "$COMPAT_BOOTSTRAP"
+    -Dorg.slf4j.simpleLogger.defaultLogLevel=error \
+    "$COMPAT_HERE/AdminTasks.java" "$COMPAT_BOOTSTRAP"
 compat_end

@@ -346,7 +346,7 @@ public final class RoundTrip {
         create(topic, 1, Map.of());
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
-        properties.put("fetch.max.wait.ms", "20000");
+        properties.put("fetch.max.wait.ms", "8000");
         try (Consumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties,
                 new ByteArrayDeserializer(), new ByteArrayDeserializer());
              Producer<byte[], byte[]> producer = producer(Map.of("linger.ms", "0"))) {
@@ -358,7 +358,7 @@ public final class RoundTrip {
             producer.send(new ProducerRecord<>(topic, 0, bytes("k"), bytes("v"))).get();
             check(read(consumer, 1).size() == 1, "nothing arrived");
             long waited = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            check(waited < 5000, "the record took %d ms", waited);
+            check(waited < 3000, "the record took %d ms", waited);
             check(Objects.equals(consumer.position(partition), 1L), "the position is not 1");
         }
     }

@@ -39,11 +39,15 @@ need_kafka_jars()
     KAFKA_JARS="$("$COMPAT_KAFKA/install")/*"
 }
 
-# Prints the end of a log, then ends the test as failed.
+# compat_die <reason> [log]: ends the test as failed, with the last line of the log in the reason.
 compat_die()
 {
-    echo "FAIL start: $1"
-    [ $# -lt 2 ] || tail -n 40 "$2" >&2
+    local last=
+    if [ $# -gt 1 ]; then
+        last=$(tail -n 1 "$2" | cut -c 1-200)
+        tail -n 40 "$2" >&2
+    fi
+    echo "FAIL start: $1${last:+: $last}"
     exit 1
 }
 
@@ -77,7 +81,7 @@ start_kafka()
     need_kafka_jars
     COMPAT_DATA=$TWINLOG_TMP/kafka/node-1/data
     "$COMPAT_KAFKA/start" --dir "$TWINLOG_TMP/kafka" --port "$TWINLOG_PORT" --heap 1g \
-        >/dev/null 2>"$TWINLOG_TMP/start.log" || compat_die "Kafka" "$TWINLOG_TMP/start.log"
+        >/dev/null 2>"$TWINLOG_TMP/start.log" || compat_die "Apache Kafka" "$TWINLOG_TMP/start.log"
 }
 
 # Starts the system under test and sets COMPAT_BOOTSTRAP, and COMPAT_DATA when it runs here.

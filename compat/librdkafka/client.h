@@ -4,8 +4,8 @@
  * Every function returns false on failure, with the reason in client->reason; no handle outlives
  * the call that made it, so a feature that fails leaves nothing behind for the next.
  */
-#ifndef COMPAT_LIBRDKAFKA_CLIENT_H
-#define COMPAT_LIBRDKAFKA_CLIENT_H
+#ifndef TWINLOG_LIBRDKAFKA_CLIENT_H
+#define TWINLOG_LIBRDKAFKA_CLIENT_H
 
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
