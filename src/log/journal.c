@@ -74,6 +74,7 @@ static status journal_files_open(struct journal *journal)
         return STATUS(NO_MEMORY);
     }
     uint32_t count = journal->options.file_count;
+    ASSERT(count > 0);
     bool is_buffered = false;
     char path[JOURNAL_PATH_SIZE];
     status result = OK;
@@ -118,7 +119,8 @@ static status journal_limits_set(struct journal *journal)
     }
     uint64_t ring_size = options->file_size * options->file_count;
     uint64_t reserve_size =
-        2 * ALIGN_UP((uint64_t)options->frame_size_max, JOURNAL_BLOCK_SIZE) + JOURNAL_RESERVE_SIZE;
+        2 * ALIGN_UP((uint64_t)options->frame_size_max, (uint64_t)JOURNAL_BLOCK_SIZE) +
+        JOURNAL_RESERVE_SIZE;
     reserve_size = MIN(reserve_size, ring_size / 4);
     /*
      * The largest frame may have to leave almost its own size unused at the end of a file and pass
@@ -130,7 +132,7 @@ static status journal_limits_set(struct journal *journal)
     journal->frame_size_limit = (uint32_t)ALIGN_DOWN(limit, (uint64_t)JOURNAL_BLOCK_SIZE);
     if (journal->frame_size_limit == 0) {
         trace_error("log", "a journal of %llu bytes is too small: it needs %u or more",
-                    (unsigned long long)ring_size, 8 * JOURNAL_BLOCK_SIZE);
+                    (unsigned long long)ring_size, 8u * JOURNAL_BLOCK_SIZE);
         return STATUS(INVALID);
     }
     options->frame_size_max = MIN(options->frame_size_max, journal->frame_size_limit);
@@ -582,6 +584,7 @@ static void journal_issue(struct journal *journal)
         write++;
     }
     struct journal_slot *slot = journal_slot_at(journal, journal->issue_lsn);
+    ASSERT(slot->chunk != NULL);
     write->is_busy = true;
     write->lsn = journal->issue_lsn;
     write->chunk = slot->chunk;

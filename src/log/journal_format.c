@@ -6,7 +6,7 @@
 #include "twinlog/core/crc32c.h"
 #include "twinlog/core/trace.h"
 
-#define FORMAT_WRITE_SIZE (1024u * 1024u) /* zeros per write */
+#define FORMAT_WRITE_SIZE ((size_t)1024 * 1024) /* zeros per write */
 
 /* Where each field stands; see the layout at the head of journal_format.h. */
 enum file_field {
@@ -68,7 +68,7 @@ bool journal_path(char path[JOURNAL_PATH_SIZE], const char *dir, uint32_t shard,
 
 status journal_sizes_check(uint64_t file_size, uint32_t file_count)
 {
-    bool whole = file_size % JOURNAL_BLOCK_SIZE == 0 && file_size >= 2 * JOURNAL_BLOCK_SIZE;
+    bool whole = file_size % JOURNAL_BLOCK_SIZE == 0 && file_size >= 2ull * JOURNAL_BLOCK_SIZE;
     /* The ring's size must fit in 62 bits, so that positions never come near to overflow. */
     if (!whole || file_count == 0 || file_size > ((uint64_t)1 << 62) / file_count) {
         trace_error("log",

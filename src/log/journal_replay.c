@@ -11,7 +11,7 @@
 #include "mutation.h"
 #include "twinlog/core/trace.h"
 
-#define REPLAY_WINDOW_SIZE (1024u * 1024)
+#define REPLAY_WINDOW_SIZE (1024ull * 1024)
 #define REPLAY_PROOF_SIZE  (64ull * 1024 * 1024) /* how far behind the end proof is looked for */
 
 struct replay {
@@ -170,7 +170,10 @@ static status replay_accept(struct replay *replay, const struct replay_frame *fr
         .entries = {frame->data + JOURNAL_FRAME_HEADER_SIZE, header->entries_size},
         .position = frame->position % journal->ring_size,
     };
-    TRY(fn(context, &view));
+    status result = fn(context, &view);
+    if (!status_is_ok(result)) {
+        return result;
+    }
     struct journal_slot slot = {
         .position = frame->position,
         .size = (uint32_t)journal_frame_padded_size(header),

@@ -74,14 +74,14 @@ static uint32_t body_size_of(uint64_t sequence)
 
 static uint8_t body_byte_of(uint64_t sequence, uint32_t at)
 {
-    return (uint8_t)(sequence * 13 + at * 5 + (at >> 9));
+    return (uint8_t)(sequence * 13 + at * 5ull + (at >> 9));
 }
 
 static status write_one(struct world *world, uint64_t sequence)
 {
     struct checkpoint_header header = header_of(sequence);
     uint32_t size = body_size_of(sequence);
-    uint8_t *body = malloc(size + 1);
+    uint8_t *body = malloc((size_t)size + 1);
     for (uint32_t i = 0; i < size; i++) {
         body[i] = body_byte_of(sequence, i);
     }

@@ -3,7 +3,7 @@
 
 static void entries_come_back_in_order_and_whole(void **state)
 {
-    struct fixture *f = fixture_create(1, 256 * 1024, 4);
+    struct fixture *f = fixture_create(1, 256 * KIB, 4);
     fixture_start(f);
     static const uint32_t sizes[] = {0, 1, 7, 8, 9, 63, 100, 511, 4000, 4096, 20000, 33, 0, 4};
     for (uint32_t round = 0; round < 8; round++) {
@@ -82,8 +82,8 @@ static void malformed_entries_are_told_from_the_end(void **state)
 
 static void the_ring_wraps_many_times(void **state)
 {
-    struct fixture *f = fixture_create(2, 64 * 1024, 4);
-    f->options.frame_size_max = 12 * 1024;
+    struct fixture *f = fixture_create(2, 64 * KIB, 4);
+    f->options.frame_size_max = 12 * KIB;
     fixture_start(f);
     uint64_t laps = 0;
     uint64_t last_position = 0;
@@ -113,7 +113,7 @@ static void the_ring_wraps_many_times(void **state)
 
 static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
 {
-    struct fixture *f = fixture_create(3, 64 * 1024, 4);
+    struct fixture *f = fixture_create(3, 64 * KIB, 4);
     fixture_start(f);
     char path[64];
     /* 4 KiB of header and 12 frames of 4 KiB leave 12 KiB in the first file. */
@@ -121,14 +121,14 @@ static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
         (void)fixture_append_synced(f, 100);
     }
     uint64_t live = journal_live_size(f->journal);
-    uint64_t moved = fixture_append_synced(f, 12 * 1024);
+    uint64_t moved = fixture_append_synced(f, 12 * KIB);
     assert_int_equal(fixture_place(f, moved, path), 4096);
     assert_string_equal(path, "log/journal-3-1");
     /* The gap and the next header block are live too. */
-    assert_int_equal(journal_live_size(f->journal), live + 12 * 1024 + 4096 + 16 * 1024);
+    assert_int_equal(journal_live_size(f->journal), live + 12 * KIB + 4096 + 16 * KIB);
     /* One that just fills the file ends it, and its successor starts the next. */
-    uint64_t filling = fixture_append_synced(f, 44 * 1024 - 128 - 40);
-    assert_int_equal(fixture_place(f, filling, path), 20 * 1024);
+    uint64_t filling = fixture_append_synced(f, 44 * KIB - 128 - 40);
+    assert_int_equal(fixture_place(f, filling, path), 20 * KIB);
     uint64_t next = fixture_append_synced(f, 1);
     assert_int_equal(fixture_place(f, next, path), 4096);
     assert_string_equal(path, "log/journal-3-2");
@@ -141,8 +141,8 @@ static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
 
 static void a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone(void **state)
 {
-    struct fixture *f = fixture_create(4, 4 * 1024 * 1024, 2);
-    f->chunk_size = 64 * 1024;
+    struct fixture *f = fixture_create(4, 4 * 1024 * KIB, 2);
+    f->chunk_size = 64 * KIB;
     f->chunk_count = 32;
     fixture_start(f);
     /* Two entries of 15,000 B fit in 32 KiB, three do not. */
@@ -150,8 +150,8 @@ static void a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone(void **
         uint32_t size;
         uint64_t lsn;
     } rows[] = {
-        {15000, 1}, {15000, 1}, {15000, 2},           {40000, 3}, {10, 4},
-        {10, 4},    {60000, 5}, {1024 * 1024 + 1, 6}, {10, 7},    {70000, 8},
+        {15000, 1}, {15000, 1}, {15000, 2},          {40000, 3}, {10, 4},
+        {10, 4},    {60000, 5}, {1024 * KIB + 1, 6}, {10, 7},    {70000, 8},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         fixture_ok(fixture_append(f, rows[i].size, false));
@@ -168,7 +168,7 @@ static void a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone(void **
 
 static void what_can_never_fit_is_too_large(void **state)
 {
-    struct fixture *f = fixture_create(5, 256 * 1024, 2);
+    struct fixture *f = fixture_create(5, 256 * KIB, 2);
     fixture_start(f);
     uint32_t size = 0;
     while (fixture_append(f, size + 1024, false).code != STATUS_TOO_LARGE) {
@@ -178,7 +178,7 @@ static void what_can_never_fit_is_too_large(void **state)
         /* Whatever is not too large fits in an empty ring, wherever its head is. */
         assert_true(journal_has_room(f->journal, size));
     }
-    assert_true(size >= 128 * 1024);
+    assert_true(size >= 128 * KIB);
     assert_false(journal_has_room(f->journal, size + 1024));
     assert_int_equal(fixture_append(f, FIXTURE_BODY_MAX, true).code, STATUS_TOO_LARGE);
     fixture_destroy(f);
@@ -186,7 +186,7 @@ static void what_can_never_fit_is_too_large(void **state)
 
 static void a_full_ring_refuses_until_it_is_recycled(void **state)
 {
-    struct fixture *f = fixture_create(6, 128 * 1024, 4);
+    struct fixture *f = fixture_create(6, 128 * KIB, 4);
     fixture_start(f);
     while (status_is_ok(fixture_append(f, 3000, false))) {
         fixture_drain(f);
@@ -200,7 +200,7 @@ static void a_full_ring_refuses_until_it_is_recycled(void **state)
         fixture_drain(f);
         reserve_count++;
     }
-    assert_true(reserve_count * 4096 >= 64 * 1024);
+    assert_true(reserve_count * 4096 >= 64 * KIB);
     assert_true(journal_live_size(f->journal) <= journal_size(f->journal));
     /* Nothing is promised while nothing has changed. */
     sim_node_kick(f->node);
@@ -221,8 +221,8 @@ static void a_full_ring_refuses_until_it_is_recycled(void **state)
 
 static void chunks_at_their_bound_refuse_until_one_is_free(void **state)
 {
-    struct fixture *f = fixture_create(7, 1024 * 1024, 4);
-    f->chunk_size = 64 * 1024;
+    struct fixture *f = fixture_create(7, 1024 * KIB, 4);
+    f->chunk_size = 64 * KIB;
     f->chunk_count = 2;
     fixture_start(f);
     uint32_t count = 0;
@@ -247,9 +247,9 @@ static void chunks_at_their_bound_refuse_until_one_is_free(void **state)
 static void room_that_was_promised_is_there(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct fixture *f = fixture_create(seed, 64 * 1024, 4);
-        f->options.frame_size_max = 16 * 1024;
-        f->chunk_size = 32 * 1024;
+        struct fixture *f = fixture_create(seed, 64 * KIB, 4);
+        f->options.frame_size_max = 16 * KIB;
+        f->chunk_size = 32 * KIB;
         f->chunk_count = 2 + (uint32_t)(seed % 4);
         fixture_start(f);
         uint32_t refused = 0;
@@ -279,8 +279,8 @@ static void room_that_was_promised_is_there(void **state)
 
 static void an_idle_device_writes_at_once_and_a_busy_one_gathers(void **state)
 {
-    struct fixture *f = fixture_create(8, 1024 * 1024, 4);
-    f->options.gather_size = 16 * 1024;
+    struct fixture *f = fixture_create(8, 1024 * KIB, 4);
+    f->options.gather_size = 16 * KIB;
     fixture_start(f);
     uint64_t frames, bytes, syncs;
     fixture_ok(fixture_append(f, 100, false));
@@ -319,7 +319,7 @@ static void an_idle_device_writes_at_once_and_a_busy_one_gathers(void **state)
 
 static void a_failed_write_takes_the_journal_offline_once(void **state)
 {
-    struct fixture *f = fixture_create(9, 1024 * 1024, 4);
+    struct fixture *f = fixture_create(9, 1024 * KIB, 4);
     fixture_start(f);
     uint64_t lsn = fixture_append_synced(f, 100);
     struct sim_options failing = f->sim_options;
@@ -348,7 +348,7 @@ static void a_failed_write_takes_the_journal_offline_once(void **state)
 
 static void starts_name_every_live_frame(void **state)
 {
-    struct fixture *f = fixture_create(10, 256 * 1024, 4);
+    struct fixture *f = fixture_create(10, 256 * KIB, 4);
     fixture_start(f);
     for (uint32_t i = 0; i < 40; i++) {
         (void)fixture_append_synced(f, 2000 + i * 300);
@@ -372,13 +372,13 @@ static void starts_name_every_live_frame(void **state)
 
 static void a_second_process_is_refused(void **state)
 {
-    struct fixture *f = fixture_create(11, 64 * 1024, 2);
+    struct fixture *f = fixture_create(11, 64 * KIB, 2);
     fixture_start(f);
     struct journal *second = NULL;
     assert_int_equal(journal_open(&f->options, &second).code, STATUS_BUSY);
     assert_null(second);
     assert_int_equal(journal_format(sim_node_disk(f->node), FIXTURE_DIR, &f->options.directory_id,
-                                    f->options.shard, 64 * 1024, 2)
+                                    f->options.shard, 64 * KIB, 2)
                          .code,
                      STATUS_BUSY);
     fixture_destroy(f);
@@ -386,15 +386,15 @@ static void a_second_process_is_refused(void **state)
 
 static void files_that_are_not_ours_are_refused(void **state)
 {
-    struct fixture *f = fixture_create(12, 64 * 1024, 2);
+    struct fixture *f = fixture_create(12, 64 * KIB, 2);
     f->options.directory_id.bytes[5] ^= 1;
     assert_int_equal(fixture_recover(f).code, STATUS_MISMATCH);
     fixture_stop(f);
     f->options.directory_id.bytes[5] ^= 1;
-    f->options.file_size = 128 * 1024;
+    f->options.file_size = 128 * KIB;
     assert_int_equal(fixture_recover(f).code, STATUS_MISMATCH);
     fixture_stop(f);
-    f->options.file_size = 64 * 1024;
+    f->options.file_size = 64 * KIB;
     f->options.file_count = 1;
     assert_int_equal(fixture_recover(f).code, STATUS_MISMATCH);
     fixture_stop(f);
@@ -406,7 +406,7 @@ static void files_that_are_not_ours_are_refused(void **state)
     f->options.file_size = 100;
     assert_int_equal(fixture_recover(f).code, STATUS_INVALID);
     fixture_stop(f);
-    f->options.file_size = 64 * 1024;
+    f->options.file_size = 64 * KIB;
     fixture_file_write(f, "log/journal-3-1", 20, "x", 1);
     assert_int_equal(fixture_recover(f).code, STATUS_CORRUPT);
     fixture_destroy(f);
@@ -414,7 +414,7 @@ static void files_that_are_not_ours_are_refused(void **state)
 
 static void generations_are_pruned_extended_and_replaced(void **state)
 {
-    struct fixture *f = fixture_create(13, 64 * 1024, 2);
+    struct fixture *f = fixture_create(13, 64 * KIB, 2);
     fixture_start(f);
     (void)fixture_append_synced(f, 10);
     (void)fixture_append_synced(f, 10);

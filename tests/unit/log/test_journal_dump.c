@@ -22,7 +22,7 @@ static uint32_t count_of(const char *text, const char *part)
 
 static void frames_and_entries_are_printed_with_what_is_wrong(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 2);
+    struct fixture *f = fixture_create(1, 128 * KIB, 2);
     fixture_start(f);
     for (uint32_t i = 0; i < 5; i++) {
         fixture_ok(fixture_append(f, 10, false));

@@ -3,8 +3,8 @@
  * compared with it. The checkpoint is a struct journal_start that survives crashes as a synced file
  * would.
  */
-#ifndef TEST_JOURNAL_FIXTURE_H
-#define TEST_JOURNAL_FIXTURE_H
+#ifndef TWINLOG_LOG_TEST_JOURNAL_FIXTURE_H
+#define TWINLOG_LOG_TEST_JOURNAL_FIXTURE_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,8 @@
 
 #define FIXTURE_DIR            "log"
 #define FIXTURE_APPENDS_MAX    20000u
-#define FIXTURE_BODY_MAX       (2u * 1024 * 1024)
+#define FIXTURE_BODY_MAX       (2u * 1024 * KIB)
+#define KIB                    1024ull
 #define FIXTURE_SECOND_NS      1000000000ll
 #define fixture_ok(expression) assert_int_equal((expression).code, STATUS_OK)
 
@@ -129,7 +130,7 @@ static inline struct fixture *fixture_create(uint64_t seed, uint64_t file_size, 
     f->node = sim_node_add(f->sim, "10.0.0.1");
     f->appends = calloc(FIXTURE_APPENDS_MAX, sizeof(f->appends[0]));
     f->next_number = 1;
-    f->chunk_size = 256 * 1024;
+    f->chunk_size = 256 * KIB;
     f->chunk_count = 16;
     f->options = (struct journal_options){
         .dir = FIXTURE_DIR,
@@ -137,7 +138,7 @@ static inline struct fixture *fixture_create(uint64_t seed, uint64_t file_size, 
         .shard = 3,
         .file_size = file_size,
         .file_count = file_count,
-        .frame_size_max = 32 * 1024,
+        .frame_size_max = 32 * KIB,
         .writes_in_flight = 4,
         .gather_size = 4096,
         .evict = fixture_on_evict,

@@ -14,7 +14,7 @@
 #include "journal.h"
 #include "twinlog/core/trace.h"
 
-#define FILE_SIZE  (1024u * 1024)
+#define FILE_SIZE  (1024ull * 1024)
 #define FILE_COUNT 2u
 #define BODY_SIZE  700u
 #define TOTAL      2000u

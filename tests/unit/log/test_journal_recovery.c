@@ -18,7 +18,7 @@ static void a_tail_torn_at_any_sector_is_cut(void **state)
     enum { SIZE = 9000, SECTORS = 18 }; /* (128 + 40 + 9000) / 512, rounded up */
     for (uint32_t mode = 0; mode < 3; mode++) {
         for (uint32_t sector = 0; sector < SECTORS; sector++) {
-            struct fixture *f = fixture_create(sector + 1, 128 * 1024, 4);
+            struct fixture *f = fixture_create(sector + 1, 128 * KIB, 4);
             fixture_start(f);
             for (uint32_t i = 0; i < 5; i++) {
                 (void)fixture_append_synced(f, 500);
@@ -45,7 +45,7 @@ static void a_tail_torn_at_any_sector_is_cut(void **state)
 /* Leaves LSN 1..6 with the fifth lost, as if both had been in flight at the crash. */
 static struct fixture *hole_before_the_last(uint64_t seed)
 {
-    struct fixture *f = fixture_create(seed, 128 * 1024, 4);
+    struct fixture *f = fixture_create(seed, 128 * KIB, 4);
     fixture_start(f);
     for (uint32_t i = 0; i < 4; i++) {
         (void)fixture_append_synced(f, 5000);
@@ -105,7 +105,7 @@ static void rot_before_a_frame_that_proves_it_synced_is_corruption(void **state)
     } rows[] = {{1, 0, false}, {1, 2, false}, {7, 0, false}, {8, 3, false},
                 {9, 0, false}, {9, 5, false}, {9, 0, true},  {3, 1, true}};
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct fixture *f = fixture_create(i + 1, 128 * 1024, 4);
+        struct fixture *f = fixture_create(i + 1, 128 * KIB, 4);
         fixture_start(f);
         for (uint32_t k = 0; k < 10; k++) {
             (void)fixture_append_synced(f, 5000);
@@ -125,8 +125,8 @@ static void rot_before_a_frame_that_proves_it_synced_is_corruption(void **state)
 static void rot_is_found_out_across_the_wrap_and_file_ends(void **state)
 {
     for (uint64_t lsn = 101; lsn < 130; lsn++) {
-        struct fixture *f = fixture_create(lsn, 64 * 1024, 4);
-        f->options.frame_size_max = 12 * 1024;
+        struct fixture *f = fixture_create(lsn, 64 * KIB, 4);
+        f->options.frame_size_max = 12 * KIB;
         fixture_start(f);
         for (uint64_t next = 0; next < 130;) {
             next = fixture_append_synced(f, next % 5 == 0 ? 9000 : 100);
@@ -148,7 +148,7 @@ static void rot_is_found_out_across_the_wrap_and_file_ends(void **state)
 
 static void a_generation_proves_what_came_before_it(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 4);
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
     fixture_start(f);
     (void)fixture_append_synced(f, 100);
     (void)fixture_append_synced(f, 100);
@@ -162,7 +162,7 @@ static void a_generation_proves_what_came_before_it(void **state)
 
 static void a_lost_checkpoint_is_noticed(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 4);
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
     struct journal_start none = f->start;
     fixture_start(f);
     (void)fixture_append_synced(f, 100);
@@ -181,10 +181,10 @@ static void a_lost_checkpoint_is_noticed(void **state)
 
 static void a_start_that_makes_no_sense_is_refused(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 4);
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
     static const struct journal_start rows[] = {
         {.lsn = 0},
-        {.lsn = 1, .position = 4 * 128 * 1024},
+        {.lsn = 1, .position = 4 * 128 * KIB},
         {.lsn = 1, .position = 100},
         {.lsn = 1, .generation_count = JOURNAL_GENERATION_MAX + 1},
     };
@@ -201,7 +201,7 @@ static void a_start_that_makes_no_sense_is_refused(void **state)
 static void a_caller_may_cut_where_it_likes(void **state)
 {
     for (uint64_t stop = 1; stop <= 12; stop++) {
-        struct fixture *f = fixture_create(stop, 128 * 1024, 4);
+        struct fixture *f = fixture_create(stop, 128 * KIB, 4);
         fixture_start(f);
         for (uint32_t i = 0; i < 12; i++) {
             (void)fixture_append_synced(f, 3000);
@@ -227,7 +227,7 @@ static void a_caller_may_cut_where_it_likes(void **state)
 
 static void a_newer_format_is_not_cut(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 4);
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
     fixture_start(f);
     (void)fixture_append_synced(f, 100);
     uint64_t lsn = fixture_append_synced(f, 100);
@@ -247,7 +247,7 @@ static void what_replay_accepts_survives_the_next_power_cut(void **state)
 {
     uint32_t found = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
-        struct fixture *f = fixture_create(seed, 128 * 1024, 4);
+        struct fixture *f = fixture_create(seed, 128 * KIB, 4);
         fixture_start(f);
         (void)fixture_append_synced(f, 100);
         for (uint32_t i = 0; i < 3; i++) {
@@ -294,13 +294,13 @@ static void a_recovery_that_fails_anywhere_changes_nothing(void **state)
 
 static void a_format_that_fails_anywhere_can_be_repeated(void **state)
 {
-    struct fixture *f = fixture_create(1, 64 * 1024, 3);
+    struct fixture *f = fixture_create(1, 64 * KIB, 3);
     struct io_disk *disk = sim_node_disk(f->node);
     uint32_t failures = 0;
     for (bool is_done = false; !is_done; failures++) {
         sim_node_doom(f->node, failures);
         is_done = status_is_ok(journal_format(disk, FIXTURE_DIR, &f->options.directory_id,
-                                              f->options.shard, 64 * 1024, 3));
+                                              f->options.shard, 64 * KIB, 3));
         assert_int_equal(is_done, !sim_node_is_doomed(f->node));
         sim_node_crash(f->node, false);
         (void)sim_node_start(f->node);
@@ -344,8 +344,8 @@ static void nothing_synced_is_lost_and_nothing_cut_comes_back(void **state)
 {
     uint32_t cuts = 0;
     for (uint64_t seed = 1; seed <= 150; seed++) {
-        struct fixture *f = fixture_create(seed, 64 * 1024, 4);
-        f->options.frame_size_max = 12 * 1024;
+        struct fixture *f = fixture_create(seed, 64 * KIB, 4);
+        f->options.frame_size_max = 12 * KIB;
         f->options.writes_in_flight = 1 + (uint32_t)(seed % 6);
         for (uint32_t life = 0; life < 8; life++) {
             uint64_t synced_lsn = f->synced_lsn;
@@ -389,7 +389,7 @@ static void an_ack_before_the_sync_is_a_lost_ack(void **state)
     journal_mutate(MUTATION_ACK_BEFORE_SYNC, true);
     uint32_t lost = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct fixture *f = fixture_create(seed, 128 * 1024, 4);
+        struct fixture *f = fixture_create(seed, 128 * KIB, 4);
         fixture_start(f);
         (void)fixture_append_synced(f, 5000);
         uint64_t acked = fixture_append_synced(f, 5000);
@@ -404,7 +404,7 @@ static void an_ack_before_the_sync_is_a_lost_ack(void **state)
 
 static void a_start_without_its_generation_loses_what_it_acks(void **state)
 {
-    struct fixture *f = fixture_create(1, 128 * 1024, 4);
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
     fixture_start(f);
     (void)fixture_append_synced(f, 5000);
     fixture_stop(f);
@@ -416,6 +416,21 @@ static void a_start_without_its_generation_loses_what_it_acks(void **state)
     status result = fixture_recover(f);
     assert_true(!status_is_ok(result) || journal_next_lsn(f->journal) <= acked);
     fixture_destroy(f);
+}
+
+static int mutations_run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_the_check_of_generations_the_dead_return),
+        cmocka_unit_test(an_ack_before_the_sync_is_a_lost_ack),
+        cmocka_unit_test(a_start_without_its_generation_loses_what_it_acks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#else
+static int mutations_run(void)
+{
+    return 0;
 }
 #endif
 
@@ -436,11 +451,7 @@ int main(void)
         cmocka_unit_test(a_recovery_that_fails_anywhere_changes_nothing),
         cmocka_unit_test(a_format_that_fails_anywhere_can_be_repeated),
         cmocka_unit_test(nothing_synced_is_lost_and_nothing_cut_comes_back),
-#if TWINLOG_FAULTS
-        cmocka_unit_test(without_the_check_of_generations_the_dead_return),
-        cmocka_unit_test(an_ack_before_the_sync_is_a_lost_ack),
-        cmocka_unit_test(a_start_without_its_generation_loses_what_it_acks),
-#endif
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + mutations_run();
 }
