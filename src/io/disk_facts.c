@@ -21,8 +21,8 @@ enum { FACTS_LINE_SIZE = 8192 };
 struct facts_mount {
     char file_system[32];
     char source[256];
-    unsigned major;
-    unsigned minor;
+    uint64_t major;
+    uint64_t minor;
 };
 
 static void facts_copy(char *to, size_t size, const char *from)
@@ -32,15 +32,47 @@ static void facts_copy(char *to, size_t size, const char *from)
     to[length] = '\0';
 }
 
-/* "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue" */
-static bool facts_parse_mount(char *line, uint64_t mount_id, struct facts_mount *mount)
+/* Reads a number and the separator behind it. */
+static bool facts_parse_number(const char **at, char separator, uint64_t *value)
 {
-    unsigned long long id = 0;
-    if (sscanf(line, "%llu %*u %u:%u", &id, &mount->major, &mount->minor) != 3 || id != mount_id) {
+    char *end = NULL;
+    *value = strtoull(*at, &end, 10);
+    if (end == *at || *end != separator) {
         return false;
     }
-    const char *rest = strstr(line, " - ");
-    return rest != NULL && sscanf(rest, " - %31s %255s", mount->file_system, mount->source) == 2;
+    *at = end + 1;
+    return true;
+}
+
+/* Copies up to the next blank. */
+static void facts_parse_word(const char **at, char *word, size_t size)
+{
+    size_t length = strcspn(*at, " \n");
+    size_t kept = MIN(length, size - 1);
+    memcpy(word, *at, kept);
+    word[kept] = '\0';
+    *at += length + ((*at)[length] == ' ' ? 1 : 0);
+}
+
+/* "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue" */
+static bool facts_parse_mount(const char *line, uint64_t mount_id, struct facts_mount *mount)
+{
+    const char *at = line;
+    uint64_t id;
+    uint64_t parent;
+    if (!facts_parse_number(&at, ' ', &id) || id != mount_id ||
+        !facts_parse_number(&at, ' ', &parent) || !facts_parse_number(&at, ':', &mount->major) ||
+        !facts_parse_number(&at, ' ', &mount->minor)) {
+        return false;
+    }
+    at = strstr(at, " - ");
+    if (at == NULL) {
+        return false;
+    }
+    at += 3;
+    facts_parse_word(&at, mount->file_system, sizeof(mount->file_system));
+    facts_parse_word(&at, mount->source, sizeof(mount->source));
+    return true;
 }
 
 static bool facts_find_mount(uint64_t mount_id, struct facts_mount *mount)
@@ -78,8 +110,8 @@ static void facts_read_line(const char *directory, const char *name, char *line,
 /* The directory in /sys of the whole disk: a partition's parent has the queue. */
 static bool facts_find_disk(const struct facts_mount *mount, char disk[PATH_MAX])
 {
-    unsigned major = mount->major;
-    unsigned minor = mount->minor;
+    unsigned major = (unsigned)mount->major;
+    unsigned minor = (unsigned)mount->minor;
     struct stat source;
     if (major == 0 && stat(mount->source, &source) == 0 && S_ISBLK(source.st_mode)) {
         /* File systems over several devices have a number of their own, but name one of them. */

@@ -346,7 +346,7 @@ status io_create_uring(const struct io_options *options, struct io **io)
     if (uring == NULL) {
         return STATUS(NO_MEMORY);
     }
-    status result = OK;
+    status result;
     /* Blocking on purpose: a read of it in the ring then waits instead of failing with EAGAIN. */
     uring->wake_fd = eventfd(0, EFD_CLOEXEC);
     if (uring->wake_fd < 0) {
