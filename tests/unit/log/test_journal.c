@@ -141,7 +141,7 @@ static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
 
 static void a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone(void **state)
 {
-    struct fixture *f = fixture_create(4, 4 * 1024 * KIB, 2);
+    struct fixture *f = fixture_create(4, 4096 * KIB, 2);
     f->chunk_size = 64 * KIB;
     f->chunk_count = 32;
     fixture_start(f);
@@ -200,7 +200,7 @@ static void a_full_ring_refuses_until_it_is_recycled(void **state)
         fixture_drain(f);
         reserve_count++;
     }
-    assert_true(reserve_count * 4096 >= 64 * KIB);
+    assert_true(reserve_count * 4096ull >= 64 * KIB);
     assert_true(journal_live_size(f->journal) <= journal_size(f->journal));
     /* Nothing is promised while nothing has changed. */
     sim_node_kick(f->node);

@@ -24,7 +24,7 @@
 
 #define FIXTURE_DIR            "log"
 #define FIXTURE_APPENDS_MAX    20000u
-#define FIXTURE_BODY_MAX       (2u * 1024 * KIB)
+#define FIXTURE_BODY_MAX       (2048 * KIB)
 #define KIB                    1024ull
 #define FIXTURE_SECOND_NS      1000000000ll
 #define fixture_ok(expression) assert_int_equal((expression).code, STATUS_OK)

@@ -184,7 +184,7 @@ static void a_start_that_makes_no_sense_is_refused(void **state)
     struct fixture *f = fixture_create(1, 128 * KIB, 4);
     static const struct journal_start rows[] = {
         {.lsn = 0},
-        {.lsn = 1, .position = 4 * 128 * KIB},
+        {.lsn = 1, .position = 512 * KIB},
         {.lsn = 1, .position = 100},
         {.lsn = 1, .generation_count = JOURNAL_GENERATION_MAX + 1},
     };
