@@ -34,7 +34,10 @@ if settings.get("end.at.start"):
     sys.exit(3)
 server = socket.create_server(("127.0.0.1", int(settings["listeners"].rsplit(":", 1)[1])))
 while True:
-    server.accept()[0].close()
+    connection = server.accept()[0]
+    request = connection.recv(1000)
+    connection.sendall(b"\\0\\0\\0\\6" + request[8:12] + b"\\0\\0")
+    connection.close()
 """
 
 
@@ -152,6 +155,7 @@ class BrokerHelperTest(unittest.TestCase):
             broker.kill()
             broker.start()
             with broker.connect() as client:
+                self.assertEqual(client.request(twinlog_test.API_VERSIONS, 0), b"\0\0")
                 self.assertTrue(client.is_closed())
             self.assertIn("fake broker starts", broker.trace())
         self.assertIsNone(broker.process)

@@ -23,6 +23,7 @@ import time
 READY_SECONDS = 30
 STOP_SECONDS = 30
 FRAME_SIZE_MAX = 256 << 20
+API_VERSIONS = 18
 
 
 class CheckFailed(AssertionError):
@@ -138,7 +139,7 @@ class Client:
     def request(self, api_key, version, body=b"", flexible=False):
         """One round trip; returns the body of the response."""
         correlation_id = self.send_request(api_key, version, body, flexible)
-        return self.read_response(correlation_id, flexible and api_key != 18)
+        return self.read_response(correlation_id, flexible and api_key != API_VERSIONS)
 
 
 class Broker:
@@ -184,23 +185,26 @@ class Broker:
         check_equal(status, 0, f"status of format ({output.strip()})")
 
     def start(self, *arguments, wait=True):
-        """Starts the broker on what is in its folder, and waits until it accepts connections."""
+        """Starts the broker on what is in its folder, and waits until it answers."""
         check(self.process is None, "the broker runs already")
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [self.binary, "serve", "--config", self.config, *arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if wait:
-            wait_until(self._is_ready, READY_SECONDS, "the broker accepts connections")
+            wait_until(self._is_ready, READY_SECONDS, "the broker answers")
 
     def _is_ready(self):
         if self.process.poll() is not None:
             status, self.process = self.process.returncode, None
             raise CheckFailed(f"the broker ended at start with status {status}:\n{self.trace()}")
+        # An answer, not only a connection: after kill -9 the kernel lets go of an io_uring a moment
+        # after the process is reaped, and until then the old listener still accepts.
         try:
-            with self.connect(timeout=1):
+            with self.connect(timeout=1) as client:
+                client.request(API_VERSIONS, 0)
                 return True
-        except OSError:
+        except (OSError, EOFError):
             return False
 
     def connect(self, timeout=30):
