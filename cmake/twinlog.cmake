@@ -47,9 +47,6 @@ endfunction()
 # twinlog_unit_tests(<module>): every tests/unit/<module>/test_*.c becomes a cmocka program that
 # links that module alone and may see its private headers.
 function(twinlog_unit_tests module)
-    if(NOT TARGET twinlog-${module})
-        return()
-    endif()
     file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${module}/test_*.c)
     foreach(path ${tests})
         get_filename_component(name ${path} NAME_WE)
@@ -62,19 +59,6 @@ function(twinlog_unit_tests module)
         add_test(NAME ${module}/${name} COMMAND ${target})
         set_tests_properties(${module}/${name} PROPERTIES TIMEOUT 120 LABELS unit)
     endforeach()
-endfunction()
-
-# twinlog_folder(<folder>): adds it when it has a CMakeLists.txt and, under src/ and bench/, a .c
-# file, so that a house that is partly built still configures.
-function(twinlog_folder folder)
-    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
-    if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${folder}/CMakeLists.txt)
-        message(STATUS "skipped for now: ${folder} (no CMakeLists.txt)")
-    elseif(NOT sources AND NOT folder STREQUAL "tests")
-        message(STATUS "skipped for now: ${folder} (no sources)")
-    else()
-        add_subdirectory(${folder})
-    endif()
 endfunction()
 
 # twinlog_fuzz(<name> SOURCES <files> [DEPENDS <libraries>...]): the program fuzz-<name>, built in the
