@@ -15,6 +15,7 @@ static struct api_entry dispatch_entries[] = {
     {API_FETCH, 4, 18, .keeps = true, .handler = handle_fetch},
     {API_LIST_OFFSETS, 1, 11, .keeps = true, .handler = handle_list_offsets},
     {API_METADATA, 0, 13, .keeps = true, .handler = handle_metadata},
+    {API_FIND_COORDINATOR, 0, 6, .handler = handle_find_coordinator},
     {API_API_VERSIONS, 0, 4, .handler = handle_api_versions},
     {API_CREATE_TOPICS, 2, 7, .keeps = true, .handler = handle_create_topics},
     {API_DELETE_TOPICS, 1, 6, .keeps = true, .handler = handle_delete_topics},

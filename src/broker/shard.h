@@ -180,6 +180,7 @@ enum net_verdict handle_delete_topics(struct shard *shard, struct request *reque
 enum net_verdict handle_describe_cluster(struct shard *shard, struct request *request);
 enum net_verdict handle_describe_configs(struct shard *shard, struct request *request);
 enum net_verdict handle_fetch(struct shard *shard, struct request *request);
+enum net_verdict handle_find_coordinator(struct shard *shard, struct request *request);
 enum net_verdict handle_init_producer_id(struct shard *shard, struct request *request);
 enum net_verdict handle_list_offsets(struct shard *shard, struct request *request);
 enum net_verdict handle_metadata(struct shard *shard, struct request *request);

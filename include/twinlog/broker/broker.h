@@ -45,6 +45,7 @@ struct broker_stats {
     uint32_t waiting_fetches;
     uint64_t fetch_memory; /* bytes */
 };
+/* Counters and gauges of this moment. */
 void broker_stats_get(const struct broker *broker, struct broker_stats *stats);
 
 /* Asserts the invariants between callbacks; for tests and the simulator. */

@@ -101,6 +101,7 @@ struct net_stats {
     uint64_t frames;
     uint64_t receive_memory; /* bytes */
 };
+/* Counters and gauges of this moment. */
 void net_server_stats(const struct net_server *server, struct net_stats *stats);
 
 /*

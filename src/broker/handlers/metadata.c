@@ -10,6 +10,13 @@ struct metadata_state {
     struct metadata_request request;
 };
 
+/* Java's client leaves the name empty beside an id; from version 12 on the id then counts. */
+static bool topic_is_asked_by_name(int16_t version, const struct metadata_request_topic *asked)
+{
+    bool has_id = version >= 12 && !uuid_is_zero(&asked->topic_id);
+    return !bytes_is_null(asked->name) && !has_id;
+}
+
 static void partition_fill(struct shard *shard, const struct topic *topic, int32_t index,
                            struct metadata_response_partition *out)
 {
@@ -94,7 +101,7 @@ static status fill_asked(struct shard *shard, struct arena *arena, struct metada
         const struct metadata_request_topic *asked = &request->topics[i];
         struct metadata_response_topic *out = &response->topics[i];
         *out = metadata_response_topic_default;
-        bool by_name = !bytes_is_null(asked->name);
+        bool by_name = topic_is_asked_by_name(request_version, asked);
         struct topic *topic = by_name ? metadata_topic_by_name(&shard->metadata, asked->name)
                                       : metadata_topic_by_id(&shard->metadata, &asked->topic_id);
         if (topic != NULL) {
@@ -151,7 +158,8 @@ static status create_missing(struct request *request, struct metadata_state *sta
     for (int32_t i = 0; i < state->request.topics_count; i++) {
         struct bytes name = state->request.topics[i].name;
         const char *message;
-        if (bytes_is_null(name) || metadata_topic_by_name(&shard->metadata, name) != NULL) {
+        if (!topic_is_asked_by_name(request->version, &state->request.topics[i]) ||
+            metadata_topic_by_name(&shard->metadata, name) != NULL) {
             continue;
         }
         enum kafka_error error =
