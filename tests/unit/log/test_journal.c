@@ -166,6 +166,25 @@ static void a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone(void **
     fixture_destroy(f);
 }
 
+static void padding_shows_nothing_of_what_a_chunk_held_before(void **state)
+{
+    struct fixture *f = fixture_create(14, 256 * KIB, 4);
+    f->chunk_size = 8 * KIB;
+    f->chunk_count = 1;
+    fixture_start(f);
+    (void)fixture_append_synced(f, 7000);
+    assert_true(journal_has_room(f->journal, 1000));
+    uint64_t lsn = fixture_append_synced(f, 1001);
+    char path[64];
+    uint64_t position = fixture_place(f, lsn, path);
+    uint8_t block[JOURNAL_BLOCK_SIZE];
+    fixture_file_read(f, path, position, block, sizeof(block));
+    for (size_t i = JOURNAL_FRAME_HEADER_SIZE + 40 + 1001; i < sizeof(block); i++) {
+        assert_int_equal(block[i], 0);
+    }
+    fixture_destroy(f);
+}
+
 static void what_can_never_fit_is_too_large(void **state)
 {
     struct fixture *f = fixture_create(5, 256 * KIB, 2);
@@ -449,6 +468,7 @@ int main(void)
         cmocka_unit_test(the_ring_wraps_many_times),
         cmocka_unit_test(a_frame_that_does_not_fit_moves_to_the_next_file),
         cmocka_unit_test(a_frame_closes_at_its_size_and_a_larger_entry_gets_one_alone),
+        cmocka_unit_test(padding_shows_nothing_of_what_a_chunk_held_before),
         cmocka_unit_test(what_can_never_fit_is_too_large),
         cmocka_unit_test(a_full_ring_refuses_until_it_is_recycled),
         cmocka_unit_test(chunks_at_their_bound_refuse_until_one_is_free),

@@ -1,5 +1,6 @@
 /* Reading back after crashes, rot and cuts: src/log/journal_replay.c. */
 #include "test_journal_fixture.h"
+#include "twinlog/core/crc32c.h"
 
 /* Overwrites sectors [from, to) of a frame with `fill`. */
 static void sectors_fill(struct fixture *f, uint64_t lsn, uint32_t from, uint32_t to, int fill)
@@ -243,6 +244,44 @@ static void a_newer_format_is_not_cut(void **state)
     fixture_destroy(f);
 }
 
+static void a_frame_that_does_not_chain_is_not_accepted(void **state)
+{
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
+    fixture_start(f);
+    (void)fixture_append_synced(f, 100);
+    uint64_t lsn = fixture_append_synced(f, 100);
+    char path[64];
+    uint64_t position = fixture_place(f, lsn, path);
+    uint8_t block[JOURNAL_BLOCK_SIZE];
+    fixture_file_read(f, path, position, block, sizeof(block));
+    store_le32(block + 80, load_le32(block + 80) ^ 1);
+    store_le32(block + 40, crc32c(0, block + 64, load_le32(block + 44)));
+    journal_frame_issue(block, lsn - 1);
+    fixture_file_write(f, path, position, block, sizeof(block));
+    fixture_stop(f);
+    fixture_start(f);
+    assert_int_equal(f->append_count, 1);
+    fixture_destroy(f);
+}
+
+static void a_frame_in_the_next_file_counts_only_if_it_had_to_move(void **state)
+{
+    struct fixture *f = fixture_create(1, 128 * KIB, 4);
+    fixture_start(f);
+    (void)fixture_append_synced(f, 100);
+    uint64_t lsn = fixture_append_synced(f, 100);
+    char path[64];
+    uint64_t position = fixture_place(f, lsn, path);
+    uint8_t block[JOURNAL_BLOCK_SIZE];
+    fixture_file_read(f, path, position, block, sizeof(block));
+    fixture_file_write(f, "log/journal-3-1", JOURNAL_BLOCK_SIZE, block, sizeof(block));
+    sectors_fill(f, lsn, 0, 1, 0);
+    fixture_stop(f);
+    fixture_start(f);
+    assert_int_equal(f->append_count, 1);
+    fixture_destroy(f);
+}
+
 static void what_replay_accepts_survives_the_next_power_cut(void **state)
 {
     uint32_t found = 0;
@@ -447,6 +486,8 @@ int main(void)
         cmocka_unit_test(a_start_that_makes_no_sense_is_refused),
         cmocka_unit_test(a_caller_may_cut_where_it_likes),
         cmocka_unit_test(a_newer_format_is_not_cut),
+        cmocka_unit_test(a_frame_that_does_not_chain_is_not_accepted),
+        cmocka_unit_test(a_frame_in_the_next_file_counts_only_if_it_had_to_move),
         cmocka_unit_test(what_replay_accepts_survives_the_next_power_cut),
         cmocka_unit_test(a_recovery_that_fails_anywhere_changes_nothing),
         cmocka_unit_test(a_format_that_fails_anywhere_can_be_repeated),
