@@ -34,7 +34,7 @@ void producer_commit(struct producer_table *table, uint64_t lsn);
 /* Drops the overlay. */
 void producer_drop_pending(struct producer_table *table);
 
-/* Forgets producers whose last committed batch is older than `before_ms` and that have no overlay. */
+/* Forgets producers without overlay whose last committed batch is older than `before_ms`. */
 void producer_expire(struct producer_table *table, int64_t before_ms);
 
 /* Committed state only, for the checkpoint: bytes needed, and encoding (little-endian). */

@@ -40,7 +40,7 @@ typedef struct status {
     int sys;
 } status;
 
-#define OK ((status){STATUS_OK, 0})
+#define OK           ((status){STATUS_OK, 0})
 #define STATUS(name) ((status){STATUS_##name, 0})
 
 static inline bool status_is_ok(status s)
@@ -48,7 +48,7 @@ static inline bool status_is_ok(status s)
     return s.code == STATUS_OK;
 }
 
-/* The only macro with hidden flow: returns from the calling function when `expression` is not OK. */
+/* The only macro with hidden flow: returns from the calling function what is not OK. */
 #define TRY(expression)                                                                            \
     do {                                                                                           \
         status try_status_ = (expression);                                                         \

@@ -1,7 +1,7 @@
 /*
  * The disk seam: blocking file operations, for start-up and for offloaded jobs (never on a running
- * loop's own thread, where io.h's asynchronous operations are used). Thread safe per disk; a file is
- * used by one thread at a time, except pread. Backends: the real file system, and sim.
+ * loop's own thread, where io.h's asynchronous operations are used). Thread safe per disk; a file
+ * is used by one thread at a time, except for reads. Backends: the real file system, and sim.
  *
  * Paths are NUL-terminated UTF-8, at most 4095 bytes. Errors keep their errno in status.sys.
  */
