@@ -250,9 +250,9 @@ static status decode_tagged_fields(struct decoder *d, const struct layout *layou
 static status decode_struct(struct decoder *d, const struct layout *layout, uint8_t *out)
 {
     memcpy(out, layout->defaults, layout->size);
-    const struct field *end = layout->fields + layout->field_count;
-    for (const struct field *field = layout->fields; field < end; field++) {
-        TRY(decode_field(d, field, out));
+    /* By index: a layout without fields has no table to point into. */
+    for (uint32_t i = 0; i < layout->field_count; i++) {
+        TRY(decode_field(d, &layout->fields[i], out));
     }
     return layout->flexible ? decode_tagged_fields(d, layout, out) : OK;
 }
