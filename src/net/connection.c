@@ -8,7 +8,9 @@
  *     closing      nothing more is read
  *
  * Whatever ends one of these calls server_wake(); connection_pump() is the only place where a
- * blocked connection goes on. Bytes that arrived and were not looked at are held in `input`.
+ * blocked connection goes on. Bytes that arrived and were not looked at are held in `input`, and
+ * only when there are any is the stream paused: a client that waits for its answer costs no pause,
+ * and its going away is seen while it waits.
  */
 #include <stdlib.h>
 
@@ -70,7 +72,8 @@ static void connection_free_if_done(struct net_connection *c)
 
 static void connection_wake(struct net_connection *c)
 {
-    if (!c->running && c->stream != NULL && !c->closing) {
+    bool has_work = c->paused || input_has_begun(&c->input);
+    if (has_work && !c->running && c->stream != NULL && !c->closing) {
         server_wake(c->server, c);
     }
 }
@@ -192,7 +195,7 @@ static void connection_run(struct net_connection *c, struct bytes *data)
 
 static void connection_pause_or_resume(struct net_connection *c)
 {
-    bool blocked = connection_is_blocked(c);
+    bool blocked = connection_is_blocked(c) && c->input.held_size > 0;
     if (blocked && !c->paused) {
         c->paused = true;
         io_stream_pause(c->stream);
@@ -300,7 +303,7 @@ static void connection_on_sent(struct io_send *send)
     }
     if (c->closing && c->in_flight == 0) {
         io_stream_close(c->stream);
-    } else if (c->paused) {
+    } else {
         connection_wake(c);
     }
 }
@@ -412,7 +415,7 @@ void net_request_answer(struct net_request *request)
     if (connection_ready(c) != NULL) {
         connection_mark_flush(c);
     }
-    if (c->paused && !connection_is_blocked(c)) {
+    if (!connection_is_blocked(c)) {
         connection_wake(c);
     }
 }
