@@ -17,6 +17,7 @@ static const char *const trace_level_texts[] = {
     [TRACE_INFO] = "info",
     [TRACE_WARN] = "warn",
     [TRACE_ERROR] = "error",
+    [TRACE_OFF] = "off", /* A bound, no line has it. */
 };
 
 void trace_set_level(enum trace_level level)

@@ -7,9 +7,9 @@
 
 #include "twinlog/core/base.h"
 
-enum trace_level { TRACE_DEBUG, TRACE_INFO, TRACE_WARN, TRACE_ERROR };
+enum trace_level { TRACE_DEBUG, TRACE_INFO, TRACE_WARN, TRACE_ERROR, TRACE_OFF };
 
-/* Lines below `level` are dropped. Default TRACE_INFO. */
+/* Lines below `level` are dropped, with TRACE_OFF all of them. Default TRACE_INFO. */
 void trace_set_level(enum trace_level level);
 
 /* Writes `ts level module: message` as one line with one write(2). Lines are cut at 2 KiB. */

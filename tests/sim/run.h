@@ -1,0 +1,24 @@
+/*
+ * One run: a world from a seed, a node with its clients in it, and a life full of faults for it.
+ */
+#ifndef TWINLOG_TESTS_SIM_RUN_H
+#define TWINLOG_TESTS_SIM_RUN_H
+
+#include "target.h"
+
+/* Sums over all runs. */
+struct run_totals {
+    uint64_t runs, lives, acked, excused, clean_stops, power_cuts, kills, dooms, failed_starts,
+        format_crashes, rots, rots_refused, twice_recovered, offline_phases, full_phases;
+    uint64_t virtual_ns;
+    struct sim_coverage sim;
+    struct target_coverage target;
+};
+
+/* Runs the seed to its end, or leaves the process at the first violation. */
+void run_seed(uint64_t seed, bool verbose, struct run_totals *totals);
+
+/* A fingerprint of the last run: equal for equal seeds. */
+uint64_t run_hash(void);
+
+#endif
