@@ -275,6 +275,10 @@ void broker_stats_get(const struct broker *broker, struct broker_stats *stats)
     LIST_FOREACH (node, &shard->fetch_waits) {
         stats->waiting_fetches++;
     }
+    LIST_FOREACH(node, &shard->room_waits)
+    {
+        stats->waiting_for_room++;
+    }
 }
 
 void broker_check(const struct broker *broker)

@@ -43,6 +43,7 @@ struct broker_stats {
     struct log_stats log;
     uint32_t topics;
     uint32_t waiting_fetches;
+    uint32_t waiting_for_room; /* requests that the full log keeps waiting */
     uint64_t fetch_memory; /* bytes */
 };
 /* Counters and gauges of this moment. */

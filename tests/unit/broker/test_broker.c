@@ -346,25 +346,64 @@ static void a_fetch_obeys_its_limits_but_for_the_first_batch(void **state)
     world_destroy(world);
 }
 
+/* One request with a batch for each of three partitions. */
+static void send_three(struct link *link, int32_t first, struct bytes batch)
+{
+    struct produce_request_partition_produce_data partitions[3];
+    struct produce_parts parts;
+    struct produce_request request = *produce_of(&parts, "t", 0, -1, batch);
+    for (int32_t i = 0; i < 3; i++) {
+        partitions[i] = parts.partition;
+        partitions[i].index = first + i;
+    }
+    parts.topic.partition_data = partitions;
+    parts.topic.partition_data_count = 3;
+    link_send(link, API_PRODUCE, 9, &request);
+}
+
+/*
+ * Four connections send more than journal and chunks hold before any of it is written back: some
+ * requests wait for room, some of them in their middle. Each batch is appended once, in order.
+ */
 static void produce_that_outruns_the_log_waits_and_keeps_its_order(void **state)
 {
     struct world *world = world_create(12, "twinlog.chunk.size=65536\n");
-    struct link *link = link_open(world, 0);
-    assert_int_equal(create_topic(link, "t", 3), KAFKA_NONE);
-    enum { COUNT = 120, SIZE = 120000 };
+    enum { COUNT = 12, SIZE = 150000 };
     struct bytes batch = batch_of(world, 1, SIZE, -1, -1);
-    for (int i = 0; i < COUNT; i++) {
-        struct produce_parts parts;
-        link_send(link, API_PRODUCE, 9, produce_of(&parts, "t", i % 3, -1, batch));
+    uint32_t waits = 0;
+    assert_int_equal(create_topic(link_open(world, 0), "t", 3 * LINK_COUNT_MAX), KAFKA_NONE);
+    for (int i = 1; i < LINK_COUNT_MAX; i++) {
+        (void)link_open(world, i);
     }
+    static const struct sim_options slow_disk = {.disk_write_us_min = 20000,
+                                                 .disk_write_us_max = 60000,
+                                                 .net_delay_us_min = 20,
+                                                 .net_delay_us_max = 300,
+                                                 .offload_us_max = 200000};
+    sim_set_options(world->sim, &slow_disk);
     for (int i = 0; i < COUNT; i++) {
+        for (int j = 0; j < LINK_COUNT_MAX; j++) {
+            send_three(&world->links[j], 3 * j, batch);
+            struct broker_stats stats;
+            broker_stats_get(world->broker, &stats);
+            waits += stats.waiting_for_room;
+        }
+    }
+    assert_true(waits > 0);
+    for (int i = 0; i < COUNT * LINK_COUNT_MAX; i++) {
+        struct link *link = &world->links[i % LINK_COUNT_MAX];
         for (int j = 0; j < 10000 && !link_has_answer(link); j++) {
             world_run(world, 1);
         }
         struct produce_response response;
-        link_take(link, API_PRODUCE, 9, COUNT - 1 - i, &response);
-        assert_int_equal(response.responses[0].partition_responses[0].error_code, KAFKA_NONE);
-        assert_int_equal(response.responses[0].partition_responses[0].base_offset, i / 3);
+        link_take(link, API_PRODUCE, 9, COUNT - 1 - i / LINK_COUNT_MAX, &response);
+        for (int j = 0; j < 3; j++) {
+            const struct produce_response_partition_produce_response *out =
+                &response.responses[0].partition_responses[j];
+            assert_int_equal(out->index, 3 * (i % LINK_COUNT_MAX) + j);
+            assert_int_equal(out->error_code, KAFKA_NONE);
+            assert_int_equal(out->base_offset, i / LINK_COUNT_MAX);
+        }
     }
     broker_check(world->broker);
     world_destroy(world);
