@@ -2,8 +2,8 @@
  * Formatting a directory: everything a log needs to start, in an order in which a crash leaves
  * either a directory that can be formatted again or one that is complete.
  *
- *   journal files, synced; one empty checkpoint per shard, synced; meta.properties, renamed into
- *   place and synced.
+ *   checkpoints of an earlier attempt removed; journal files, synced; one empty checkpoint per
+ *   shard, synced; meta.properties, renamed into place and synced.
  *
  * The empty checkpoint makes a missing one an error ever after: without it a log whose checkpoints
  * were lost would look like a new one and overwrite its journal.
@@ -17,6 +17,7 @@
 #include "meta_properties.h"
 
 #define FORMAT_FILE_COUNT_DEFAULT 8u
+#define FORMAT_PATH_SIZE          4096
 
 static bool name_starts_with(const char *name, const char *prefix)
 {
@@ -60,10 +61,28 @@ static status format_dir_prepare(struct io_disk *disk, const char *dir)
     return s;
 }
 
+/* A checkpoint of an attempt that was interrupted would hide the one to come. */
+static status format_checkpoints_remove(struct io_disk *disk, const char *dir, uint32_t shard)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        char path[FORMAT_PATH_SIZE];
+        int size = snprintf(path, sizeof(path), "%s/checkpoint-%u-%u", dir, shard, i);
+        if (size < 0 || size >= FORMAT_PATH_SIZE) {
+            return STATUS(TOO_LARGE);
+        }
+        status s = io_path_remove(disk, path);
+        if (s.code != STATUS_NOT_FOUND) {
+            TRY(s);
+        }
+    }
+    return io_dir_sync(disk, dir);
+}
+
 static status format_shard(struct io_disk *disk, const char *dir,
                            const struct log_directory *directory, uint32_t shard)
 {
     uint32_t file_count = directory->journal_file_count;
+    TRY(format_checkpoints_remove(disk, dir, shard));
     TRY(journal_format(disk, dir, &directory->directory_id, shard,
                        directory->journal_size / file_count, file_count));
     struct checkpoint_header header = {

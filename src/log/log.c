@@ -228,11 +228,15 @@ void log_kick(struct log *log)
     }
 }
 
+bool log_is_dirty(const struct log *log)
+{
+    return !journal_is_idle(log->journal) ||
+           journal_next_lsn(log->journal) > log->checkpoint.start.lsn;
+}
+
 void log_idle_arm(struct log *log)
 {
-    bool is_dirty = !journal_is_idle(log->journal) ||
-                    journal_next_lsn(log->journal) > log->checkpoint.start.lsn;
-    if (is_dirty && !log->idle_armed && !log->closing) {
+    if (!log->idle_armed && !log->closing && log_is_dirty(log)) {
         log->idle_armed = true;
         io_timer_start(log->io, &log->idle, log->options.checkpoint_idle_ms * LOG_NS_PER_MS,
                        log_on_idle);
@@ -243,8 +247,7 @@ void log_on_idle(struct io_timer *timer)
 {
     struct log *log = timer->context;
     log->idle_armed = false;
-    if (log->offline || log->closing ||
-        journal_next_lsn(log->journal) == log->checkpoint.start.lsn) {
+    if (log->offline || log->closing || !log_is_dirty(log)) {
         return; /* A checkpoint came in between: nothing is dirty, and no timer is needed. */
     }
     int64_t quiet_ns = io_now_ns(log->io) - log->appended_ns;

@@ -111,6 +111,9 @@ MUST_USE bool log_enter(struct log *log, struct partition *partition,
 /* Nothing can be appended any more; told at the end of the turn. Later calls change nothing. */
 void log_fail(struct log *log, status why);
 
+/* Something is not in a checkpoint, be it in a frame that is still open. */
+bool log_is_dirty(const struct log *log);
+
 /* Arms the idle timer when something is not in a checkpoint. */
 void log_idle_arm(struct log *log);
 

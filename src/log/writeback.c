@@ -91,11 +91,23 @@ static void writeback_on_space(struct log *log, const struct writeback_job *job,
     }
 }
 
+/*
+ * The start's position is the end of the frame below it. The start's own frame may be further on,
+ * at the start of the next file, and the journal would reuse what is in between, where replay does
+ * not look: so the frame below stays, and with it everything from the start's position on.
+ */
+static void writeback_recycle(struct log *log, const struct journal_start *start)
+{
+    if (start->lsn > 1) {
+        journal_recycle(log->journal, start->lsn - 1);
+    }
+}
+
 static void writeback_on_checkpoint(struct log *log, const struct writeback_job *job)
 {
     struct writeback *writeback = &log->writeback;
     log->checkpoint = job->header;
-    journal_recycle(log->journal, job->header.start.lsn);
+    writeback_recycle(log, &job->header.start);
     log->checkpoints++;
     log->checkpoint_ns += (uint64_t)(io_now_ns_exact(log->io) - job->started_ns);
     if (job->clean) {
@@ -212,14 +224,16 @@ void writeback_step(struct log *log)
     if (writeback->state != WRITEBACK_IDLE || writeback->blocked || log->offline || log->closed) {
         return;
     }
+    /* Without a commit since, a checkpoint would say what the last one says. */
     bool has_news = log->committed_lsn + 1 > log->checkpoint.start.lsn;
     if (has_news && journal_live_size(log->journal) >= log->options.checkpoint_size) {
         writeback->checkpoint_wanted = true;
     }
-    if (!has_news && !writeback->clean_wanted) {
-        writeback->checkpoint_wanted = false; /* It would say what the last one says. */
+    if (!log_is_dirty(log) && !writeback->clean_wanted) {
+        writeback->checkpoint_wanted = false;
     }
-    if (writeback->checkpoint_wanted && log->dirty_bytes <= WRITEBACK_JOB_SIZE) {
+    bool checkpoint = writeback->checkpoint_wanted && (has_news || writeback->clean_wanted);
+    if (checkpoint && log->dirty_bytes <= WRITEBACK_JOB_SIZE) {
         writeback_start(log, true);
     } else if (writeback_is_due(log) || writeback->space_wanted) {
         writeback_start(log, false);

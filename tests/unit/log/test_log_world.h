@@ -34,6 +34,7 @@ struct world_append {
     int64_t tag; /* first 8 bytes of its records */
     bool acked;
     bool failed;
+    bool found; /* in the last scan */
 };
 
 struct world_topic {
@@ -451,15 +452,13 @@ static inline int world_scan(struct world *world, int topic, uint32_t size_max, 
         }
         free(read.data);
     }
-    assert_int_equal(offset, offsets.high_watermark);
+    assert_true(offset >= offsets.high_watermark); /* It may have moved meanwhile. */
     return count;
 }
 
 struct world_verify {
     struct world *world;
     int topic;
-    int next;    /* append to look for */
-    int matched; /* batches that are a noted append */
 };
 
 /* Every batch is the append with its tag, of this topic and generation, at the offset it got. */
@@ -467,49 +466,56 @@ static inline void world_verify_batch(void *context, const struct batch_header *
 {
     struct world_verify *verify = context;
     assert_true(tag >= 1 && tag <= verify->world->append_count);
-    const struct world_append *append = &verify->world->appends[tag - 1];
+    struct world_append *append = &verify->world->appends[tag - 1];
     assert_int_equal(append->topic, verify->topic);
     assert_int_equal(append->generation, verify->world->topics[verify->topic].generation);
     assert_int_equal(append->base_offset, header->base_offset);
-    verify->matched++;
+    assert_false(append->found);
+    append->found = true;
 }
 
 /* All acknowledged appends of living topics are there, and nothing that was never appended. */
 static inline void world_verify(struct world *world, uint32_t size_max)
 {
+    for (int i = 0; i < world->append_count; i++) {
+        world->appends[i].found = false;
+    }
     for (int topic = 0; topic < WORLD_TOPICS; topic++) {
-        const struct world_topic *known = &world->topics[topic];
-        if (known->partition == NULL) {
-            continue;
+        if (world->topics[topic].partition != NULL) {
+            struct world_verify verify = {.world = world, .topic = topic};
+            world_scan(world, topic, size_max, world_verify_batch, &verify);
         }
-        struct world_verify verify = {.world = world, .topic = topic};
-        world_scan(world, topic, size_max, world_verify_batch, &verify);
-        int64_t end = log_partition_offsets(known->partition).high_watermark;
-        for (int i = 0; i < world->append_count; i++) {
-            const struct world_append *append = &world->appends[i];
-            if (append->topic == topic && append->generation == known->generation &&
-                append->acked) {
-                assert_true(append->base_offset < end);
-            }
+    }
+    for (int i = 0; i < world->append_count; i++) {
+        const struct world_append *append = &world->appends[i];
+        if (append->topic >= 0 && append->acked) {
+            const struct world_topic *topic = &world->topics[append->topic];
+            bool is_alive = topic->partition != NULL && topic->generation == append->generation;
+            assert_true(append->found == is_alive);
         }
     }
 }
 
-/* Appends that were not acknowledged and are gone: their tags may be taken for others. */
-static inline void world_forget_lost(struct world *world)
+/*
+ * After a recovery and world_verify(): what was not acknowledged and survived is as good as
+ * acknowledged; what is gone must never be seen again (topic -2). Returns how many are gone.
+ */
+static inline int world_settle_lost(struct world *world)
 {
+    int lost = 0;
     for (int i = 0; i < world->append_count; i++) {
         struct world_append *append = &world->appends[i];
-        if (!append->acked && append->topic >= 0) {
-            const struct world_topic *topic = &world->topics[append->topic];
-            if (topic->partition == NULL || topic->generation != append->generation ||
-                append->base_offset >= log_partition_offsets(topic->partition).log_end) {
-                append->topic = -2;
-            } else {
-                append->acked = true; /* It survived, so it stays. */
-            }
+        if (append->topic < 0 || append->acked) {
+            continue;
+        }
+        if (append->found) {
+            append->acked = true;
+        } else {
+            append->topic = -2;
+            lost++;
         }
     }
+    return lost;
 }
 
 #endif
