@@ -98,6 +98,7 @@ struct partition {
     int64_t written_first_timestamp;
     uint64_t written_size; /* bytes in all segment files */
     bool needs_cut;        /* files may hold bytes beyond segment_tail: cut before writing */
+    bool is_lost;          /* replay found its files gone: it must be deleted before replay ends */
 
     struct list_node dirty_link;    /* in log->dirty: has committed batches to write */
     struct list_node removed_link;  /* in log->removed */

@@ -342,10 +342,26 @@ static status replay_frame(void *context, const struct journal_frame *frame)
     return OK;
 }
 
+/* What replay found no files of has to be deleted by now. */
+static status replay_lost_check(const struct log *log)
+{
+    for (const struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
+        if (p->is_lost) {
+            trace_error("log",
+                        "%s lacks files that the checkpoint of shard %u counts on: restore the "
+                        "directory, or refill it from its peer",
+                        p->dir, log->options.shard);
+            return STATUS(CORRUPT);
+        }
+    }
+    return OK;
+}
+
 static status log_replay(struct log *log)
 {
     struct replay_context replay = {.log = log};
     TRY(journal_replay(log->journal, &log->checkpoint.start, replay_frame, &replay));
+    TRY(replay_lost_check(log));
     if (replay.chunk != NULL) {
         replay.chunk->refs--;
     }

@@ -74,6 +74,11 @@ MUST_USE status segment_sync(struct io_disk *disk, const char *dir, int64_t base
  */
 MUST_USE status segment_cut(struct io_disk *disk, const char *dir, const struct segment_tail *tail);
 
+/* Whether the active segment of `tail` is there with at least its size. Says nothing on the trace.
+ */
+MUST_USE status segment_tail_find(struct io_disk *disk, const char *dir,
+                                  const struct segment_tail *tail, bool *found);
+
 /* Lists the segments, ascending; *segments is malloc'd. A missing directory gives count 0. */
 MUST_USE status segment_list(struct io_disk *disk, const char *dir, struct segment **segments,
                              uint32_t *count);

@@ -126,6 +126,27 @@ status segment_cut(struct io_disk *disk, const char *dir, const struct segment_t
     return index_cut(disk, path, SEGMENT_TIME_ENTRY_SIZE, time_entry_keep, tail);
 }
 
+status segment_tail_find(struct io_disk *disk, const char *dir, const struct segment_tail *tail,
+                         bool *found)
+{
+    char path[SEGMENT_PATH_SIZE];
+    struct io_file *file = NULL;
+    uint64_t size = 0;
+    *found = tail->base_offset < 0;
+    if (*found) {
+        return OK;
+    }
+    TRY(segment_path(path, dir, tail->base_offset, ".log"));
+    TRY(open_if_there(disk, path, &file));
+    if (file == NULL) {
+        return OK;
+    }
+    status s = io_file_size(file, &size);
+    io_file_close(file);
+    *found = size >= tail->size;
+    return s;
+}
+
 struct segment_names {
     int64_t *base_offsets;
     uint32_t count;

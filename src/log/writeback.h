@@ -57,6 +57,7 @@ struct writeback_item {
     uint64_t size;           /* bytes */
     int64_t first_timestamp; /* of the segment that will be active */
     bool cut;                /* what lies beyond the tail has to go first */
+    bool is_lost;            /* its files are gone: nothing is written, see item_write() */
     bool is_written;
     size_t body_at; /* of its record in the checkpoint's body */
     bool in_body;

@@ -41,6 +41,7 @@ static void item_fill(struct writeback_item *item, struct partition *partition,
         .partition = partition,
         .first_timestamp = partition->written_first_timestamp,
         .cut = partition->needs_cut,
+        .is_lost = partition->is_lost,
         .write = {.dir = partition->dir,
                   .topic_id = &partition->key.topic_id,
                   .index_interval_size = partition->config.index_interval_size,
@@ -162,9 +163,29 @@ static void sync_set_add(struct sync_set *set, struct partition *partition, int6
     set->entries[set->count++] = (struct sync_entry){partition, base_offset, created};
 }
 
+/*
+ * Replay meets batches of topics that a later frame deletes. Their directories went when that frame
+ * was committed, or belong to a younger topic of the same name by now. Such batches are not
+ * written; that the topic does get deleted is judged at the end of the replay.
+ */
+static status item_look_for_files(struct writeback_job *job, struct writeback_item *item)
+{
+    bool found = false;
+    if (job->log->opening && item->cut && !item->is_lost) {
+        TRY(segment_tail_find(job->disk, item->write.dir, &item->write.tail, &found));
+        item->is_lost = !found;
+    }
+    return OK;
+}
+
 static status item_write(struct writeback_job *job, struct writeback_item *item)
 {
     struct segment_write *write = &item->write;
+    TRY(item_look_for_files(job, item));
+    if (item->is_lost) {
+        item->is_written = true;
+        return OK;
+    }
     if (item->cut) {
         /* Without a segment that counts, whatever is there is of a deleted topic of this name. */
         TRY(write->tail.base_offset < 0 ? segment_remove_all(job->disk, write->dir)
@@ -239,6 +260,7 @@ static void item_take_over(struct log *log, struct writeback_item *item)
     partition->written_size += item->size;
     partition->written_first_timestamp = item->first_timestamp;
     partition->needs_cut = false;
+    partition->is_lost = item->is_lost;
     log->dirty_bytes -= item->size;
     log->written_back_bytes += item->size;
     list_remove(&partition->dirty_link);
