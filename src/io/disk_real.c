@@ -16,6 +16,7 @@
 #include "fault.h"
 
 enum { DISK_FILE_MODE = 0644, DISK_DIR_MODE = 0755 };
+enum { LOCK_TRIES = 300, LOCK_TRY_US = 10000 };
 
 static status disk_status(int result)
 {
@@ -175,9 +176,15 @@ static status disk_file_size(struct io_file *file, uint64_t *size)
     return OK;
 }
 
+/* After a kill -9 the kernel still finishes writes, which hold the descriptors and their locks. */
 static status disk_file_lock(struct io_file *file)
 {
-    return disk_status(flock(disk_file_of(file)->fd, LOCK_EX | LOCK_NB));
+    int result = flock(disk_file_of(file)->fd, LOCK_EX | LOCK_NB);
+    for (int i = 0; i < LOCK_TRIES && result < 0 && errno == EWOULDBLOCK; i++) {
+        usleep(LOCK_TRY_US);
+        result = flock(disk_file_of(file)->fd, LOCK_EX | LOCK_NB);
+    }
+    return disk_status(result);
 }
 
 /* ---------------------------------------------------------------- directories and names */

@@ -58,7 +58,11 @@ MUST_USE status io_file_reserve(struct io_file *file, uint64_t position, uint64_
 /* The size in bytes. */
 MUST_USE status io_file_size(struct io_file *file, uint64_t *size);
 
-/* Exclusive flock on the file's own descriptor, not waiting. BUSY: another process holds it. */
+/*
+ * Exclusive flock on the file's own descriptor. A process that was killed keeps its locks until the
+ * kernel has finished its writes, so a held lock is waited for, 3 s at most. BUSY: another process
+ * holds it.
+ */
 MUST_USE status io_file_lock(struct io_file *file);
 
 /* Makes one directory (0755). EXISTS when there. Durable only after io_dir_sync of its parent. */
