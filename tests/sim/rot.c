@@ -5,14 +5,21 @@
 #include <string.h>
 
 #include "twinlog/core/bytes.h"
+#include "twinlog/log/log.h"
 
 #include "random.h"
 
-#define BLOCK_SIZE  4096u
-#define FRAME_MAGIC 0x464c5754u /* "TWLF" */
-#define LSN_OFFSET  72u
-#define SIZE_OFFSET 44u
+/* Of the layouts at the head of src/log/journal_format.h. */
+#define BLOCK_SIZE          4096u
+#define FRAME_MAGIC         0x464c5754u /* "TWLF" */
+#define CHECKSUM_OFFSET     40u
+#define LSN_OFFSET          72u
+#define ENTRIES_SIZE_OFFSET 84u
+#define FRAME_HEADER_SIZE   128u
+#define ENTRY_TOPIC_OFFSET  8u
+
 #define ROT_SIZE    4u
+#define LAST_FRAMES 16u /* more than can be in flight: below them everything is proved synced */
 
 static void journal_name(char path[64], uint32_t index)
 {
@@ -30,46 +37,105 @@ static status file_read(struct sim_node *node, const char *path, void *buffer, u
     return status_is_ok(s) && got != size ? STATUS(TRUNCATED) : s;
 }
 
-/* Where the frame with the highest LSN begins in its file; false: there is none. */
-static bool last_frame_find(struct sim_node *node, uint64_t file_size, uint32_t file_count,
-                            char path[64], uint64_t *position)
+struct frame_place {
+    uint32_t file;
+    uint64_t position;
+    uint64_t lsn;
+};
+
+/* The whole journal, file behind file. */
+static uint8_t *journal_read(struct sim_node *node, uint64_t file_size, uint32_t file_count)
 {
-    uint64_t lsn_max = 0;
-    uint8_t *content = malloc(file_size);
+    uint8_t *content = malloc(file_size * file_count);
     ASSERT(content != NULL);
     for (uint32_t i = 0; i < file_count; i++) {
         char name[64];
         journal_name(name, i);
-        if (!status_is_ok(file_read(node, name, content, (uint32_t)file_size, 0))) {
-            continue;
-        }
-        for (uint64_t at = BLOCK_SIZE; at < file_size; at += BLOCK_SIZE) {
-            uint64_t lsn = load_le64(content + at + LSN_OFFSET);
-            if (load_le32(content + at) == FRAME_MAGIC && lsn > lsn_max) {
-                lsn_max = lsn;
-                memcpy(path, name, sizeof(name));
-                *position = at;
-            }
+        if (!status_is_ok(file_read(node, name, content + i * file_size, (uint32_t)file_size, 0))) {
+            free(content);
+            return NULL;
         }
     }
-    free(content);
-    return lsn_max > 0;
+    return content;
+}
+
+/* The LSN of the frame that begins at a block; 0: none does. */
+static uint64_t frame_lsn(const uint8_t *block)
+{
+    return load_le32(block) == FRAME_MAGIC ? load_le64(block + LSN_OFFSET) : 0;
+}
+
+/* Where the frame with the highest LSN begins; 0: there is none. */
+static uint64_t last_frame_find(const uint8_t *content, uint64_t size, uint64_t *position)
+{
+    uint64_t lsn_max = 0;
+    for (uint64_t at = 0; at < size; at += BLOCK_SIZE) {
+        uint64_t lsn = frame_lsn(content + at);
+        if (lsn > lsn_max) {
+            lsn_max = lsn;
+            *position = at;
+        }
+    }
+    return lsn_max;
+}
+
+/*
+ * Losing a creation or deletion after it took effect, its files among that, is beyond what a node
+ * alone can repair: such a frame is let be.
+ */
+static bool frame_has_metadata(const uint8_t *frame, uint64_t room)
+{
+    uint64_t end = FRAME_HEADER_SIZE + load_le32(frame + ENTRIES_SIZE_OFFSET);
+    for (uint64_t at = FRAME_HEADER_SIZE; at < MIN(end, room);) {
+        uint32_t size = load_le32(frame + at);
+        if (memcmp(frame + at + ENTRY_TOPIC_OFFSET, &log_metadata_topic_id,
+                   sizeof(log_metadata_topic_id)) == 0) {
+            return true;
+        }
+        at += MAX(size, 8u);
+    }
+    return false;
+}
+
+/* A place in the frame that stands last, or in a block far below it. False: not this time. */
+static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size, uint64_t *position,
+                         bool *is_last)
+{
+    uint64_t last = 0;
+    uint64_t lsn_max = last_frame_find(content, size, &last);
+    if (lsn_max == 0) {
+        return false;
+    }
+    *is_last = random_chance(sim, 50);
+    if (*is_last) {
+        *position = last + CHECKSUM_OFFSET + random_below(sim, 80);
+        return !frame_has_metadata(content + last, size - last);
+    }
+    uint64_t block = ALIGN_DOWN(random_below(sim, (uint32_t)size), BLOCK_SIZE);
+    uint64_t frame = block;
+    while (frame > 0 && frame_lsn(content + frame) == 0) {
+        frame -= BLOCK_SIZE; /* The middle of a frame belongs to it. */
+    }
+    *position = block + random_below(sim, BLOCK_SIZE - ROT_SIZE);
+    return frame_lsn(content + frame) + LAST_FRAMES < lsn_max;
 }
 
 bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t journal_size,
               uint32_t file_count)
 {
     uint64_t file_size = journal_size / file_count;
+    uint64_t position = 0;
     rot_fini(rot);
-    if (random_chance(sim, 50)) {
-        if (!last_frame_find(node, file_size, file_count, rot->path, &rot->position)) {
-            return false;
-        }
-        rot->position += SIZE_OFFSET + random_below(sim, 80);
-    } else {
-        journal_name(rot->path, random_below(sim, file_count));
-        rot->position = BLOCK_SIZE + random_below(sim, (uint32_t)(file_size - 2 * BLOCK_SIZE));
+    uint8_t *content = journal_read(node, file_size, file_count);
+    bool is_last = false;
+    bool is_found =
+        content != NULL && place_choose(sim, content, journal_size, &position, &is_last);
+    free(content);
+    if (!is_found) {
+        return false;
     }
+    journal_name(rot->path, (uint32_t)(position / file_size));
+    rot->position = position % file_size;
     rot->before = malloc(ROT_SIZE);
     ASSERT(rot->before != NULL);
     if (!status_is_ok(file_read(node, rot->path, rot->before, ROT_SIZE, rot->position)) ||
@@ -78,6 +144,7 @@ bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t 
         return false;
     }
     rot->size = ROT_SIZE;
+    rot->is_last = is_last;
     return true;
 }
 

@@ -14,6 +14,7 @@ struct rot {
     uint64_t position;
     uint32_t size; /* bytes; 0: there is no rot */
     uint8_t *before;
+    bool is_last; /* in the frame that stands last */
 };
 
 /* Flips bits in one place of the journal. False: there was nothing to rot. */

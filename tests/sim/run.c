@@ -447,7 +447,7 @@ static void run_end(struct run *run, enum end end)
     if (end == END_ROT && rot_make(&run->rot, run->sim, run->node, run->target->sizes.journal_size,
                                    run->target->sizes.journal_file_count)) {
         run->totals->rots++;
-        run->excused = true;
+        run->excused = run->rot.is_last;
         run_say(run, "rot in the journal");
     }
 }
