@@ -370,6 +370,18 @@ static void what_was_acknowledged_survives_disks_that_fail(void **state)
 
 /* ---------------------------------------------------------------- mutations */
 
+#if TWINLOG_FAULTS
+static void mutation_switch_on(enum log_mutation mutation)
+{
+    journal_mutate(mutation, true);
+}
+#else
+static void mutation_switch_on(enum log_mutation mutation)
+{
+    (void)mutation;
+}
+#endif
+
 /* Runs seeds in a child with a bug switched on: true when a check caught it. */
 static bool mutation_is_caught(enum log_mutation mutation, uint64_t seeds)
 {
@@ -382,9 +394,7 @@ static bool mutation_is_caught(enum log_mutation mutation, uint64_t seeds)
         setenv("CMOCKA_TEST_ABORT", "1", 1); /* A failed check ends the child. */
         assert_non_null(freopen("/dev/null", "w", stderr));
         assert_non_null(freopen("/dev/null", "w", stdout));
-#if TWINLOG_FAULTS
-        journal_mutate(mutation, true);
-#endif
+        mutation_switch_on(mutation);
         for (uint64_t seed = 1; seed <= seeds; seed++) {
             run_seed(seed, false, &totals);
         }
