@@ -6,7 +6,7 @@
 
 #include "shard.h"
 
-#define SCRATCH_SIZE_MAX (256u * 1024u * 1024u)
+#define SCRATCH_SIZE_MAX ((size_t)256 * 1024 * 1024)
 #define STOP_GRACE_MS    5000
 
 struct broker {
@@ -269,14 +269,15 @@ void broker_stats_get(const struct broker *broker, struct broker_stats *stats)
     *stats = (struct broker_stats){
         .topics = shard->metadata.topic_count,
         .fetch_memory = shard->fetch_memory,
+        .offline = shard->offline,
+        .disk_full = shard->disk_full,
     };
     net_server_stats(shard->server, &stats->net);
     log_stats_get(shard->log, &stats->log);
     LIST_FOREACH (node, &shard->fetch_waits) {
         stats->waiting_fetches++;
     }
-    LIST_FOREACH(node, &shard->room_waits)
-    {
+    LIST_FOREACH (node, &shard->room_waits) {
         stats->waiting_for_room++;
     }
 }

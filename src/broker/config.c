@@ -11,7 +11,7 @@
 
 #include "properties.h"
 
-#define CONFIG_FILE_SIZE_MAX (1024u * 1024u)
+#define CONFIG_FILE_SIZE_MAX ((size_t)1024 * 1024)
 #define KIB                  1024LL
 #define MIB                  (1024 * KIB)
 #define GIB                  (1024 * MIB)

@@ -117,7 +117,7 @@ enum net_verdict dispatch_request(void *context, struct net_request *net, struct
     const struct api_entry *entry = dispatch_find(header.api_key);
     bool known = entry != NULL && header.api_version >= entry->version_min &&
                  header.api_version <= entry->version_max;
-    if (!known && header.api_key != API_API_VERSIONS) {
+    if (entry == NULL || (!known && header.api_key != API_API_VERSIONS)) {
         return dispatch_refuse(net, &header);
     }
     /*

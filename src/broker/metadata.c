@@ -5,7 +5,7 @@
 #include "twinlog/core/assert.h"
 #include "twinlog/core/trace.h"
 
-#define SCRATCH_SIZE_MAX (64u * 1024u * 1024u)
+#define SCRATCH_SIZE_MAX ((size_t)64 * 1024 * 1024)
 
 void metadata_init(struct metadata *metadata, const struct broker_config *config, struct log **log)
 {
@@ -23,20 +23,21 @@ static void topic_free(struct topic *topic)
 
 void metadata_fini(struct metadata *metadata)
 {
-    struct topic *topic;
-    struct topic *next;
-    HASH_ITER(by_name, metadata->by_name, topic, next)
-    {
-        HASH_DELETE(by_name, metadata->by_name, topic);
-        HASH_DELETE(by_id, metadata->by_id, topic);
+    /* Clearing a table frees the table; its items stay linked. */
+    struct topic *topic = metadata->by_name;
+    HASH_CLEAR(by_id, metadata->by_id);
+    HASH_CLEAR(by_name, metadata->by_name);
+    while (topic != NULL) {
+        struct topic *next = topic->by_name.next;
         topic_free(topic);
+        topic = next;
     }
-    struct pending_topic *pending;
-    struct pending_topic *pending_next;
-    HASH_ITER(hh, metadata->pending, pending, pending_next)
-    {
-        HASH_DEL(metadata->pending, pending);
+    struct pending_topic *pending = metadata->pending;
+    HASH_CLEAR(hh, metadata->pending);
+    while (pending != NULL) {
+        struct pending_topic *next = pending->hh.next;
         free(pending);
+        pending = next;
     }
     arena_fini(&metadata->scratch);
 }

@@ -16,7 +16,7 @@
 #include "shard.h"
 
 #define RESPONSE_HEADER_SIZE 8u
-#define REQUEST_ARENA_MAX    (64u * 1024u * 1024u)
+#define REQUEST_ARENA_MAX    ((size_t)64 * 1024 * 1024)
 
 struct arena *request_arena(struct request *request)
 {

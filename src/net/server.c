@@ -8,11 +8,11 @@
 
 #include "server.h"
 
-#define NS_PER_MS       1000000LL
-#define TICK_MS_MIN     10
-#define TICK_MS_MAX     5000
-#define REFUSED_EVERY_S 10
-#define LISTEN_BACKLOG  4096
+#define NS_PER_MS        1000000LL
+#define TICK_MS_MIN      10
+#define TICK_MS_MAX      5000
+#define REFUSED_EVERY_NS (10000 * NS_PER_MS)
+#define LISTEN_BACKLOG   4096
 
 /* How many connections one address has. */
 struct net_ip {
@@ -28,8 +28,7 @@ static void server_refuse(struct net_server *server, struct io_stream *stream, c
 {
     int64_t now = io_now_ns(server->io);
     server->refused++;
-    if (server->refused == 1 ||
-        now - server->refused_traced_ns > REFUSED_EVERY_S * 1000 * NS_PER_MS) {
+    if (server->refused == 1 || now - server->refused_traced_ns > REFUSED_EVERY_NS) {
         char peer[64];
         io_stream_peer(stream, peer, sizeof(peer));
         trace_warn("net", "connection from %s refused: %s=%u is reached (%llu refused so far)",

@@ -19,6 +19,16 @@ static void result_fail(topic_result *out, enum kafka_error error, const char *m
     out->error_message = message == NULL ? BYTES_NULL : bytes_of(message);
 }
 
+static void result_fail_unknown(topic_result *out, bool by_name)
+{
+    if (by_name) {
+        result_fail(out, KAFKA_UNKNOWN_TOPIC_OR_PARTITION,
+                    "This server does not host this topic-partition.");
+    } else {
+        result_fail(out, KAFKA_UNKNOWN_TOPIC_ID, "This server does not host this topic ID.");
+    }
+}
+
 /* Version 6 has states with a name or an id, earlier ones have names. */
 static void topic_asked(const struct request *request, const struct delete_topics *delete,
                         int32_t index, struct bytes *name, struct uuid *id)
@@ -30,6 +40,34 @@ static void topic_asked(const struct request *request, const struct delete_topic
         *name = delete->message.topic_names[index];
         *id = (struct uuid){{0}};
     }
+}
+
+/* FULL: there is no room in the log; nothing was done. */
+static status delete_append(struct request *request, struct delete_topics *delete, int32_t index,
+                            struct topic *topic)
+{
+    topic_result *out = &delete->response.responses[index];
+    struct remove_topic_record record = remove_topic_record_default;
+    record.topic_id = topic->id;
+    uint64_t lsn = 0;
+    status result = metadata_append(request->shard, RECORD_TYPE_REMOVE_TOPIC,
+                                    &remove_topic_record_type, &record, &lsn);
+    if (result.code == STATUS_FULL) {
+        return result;
+    }
+    if (!status_is_ok(result)) {
+        result_fail(out, error_of_status(result), status_text(result));
+        return OK;
+    }
+    topic->removing = true;
+    topic->change_lsn = lsn;
+    delete->lsn = MAX(delete->lsn, lsn);
+    delete->appended[index] = true;
+    /* The topic's own text is gone when the answer is sent. */
+    out->name =
+        bytes_of(arena_printf(request_arena(request), "%.*s", (int)topic->name_size, topic->name));
+    out->topic_id = topic->id;
+    return OK;
 }
 
 /* FULL: there is no room in the log; nothing was done for this topic. */
@@ -57,39 +95,21 @@ static status delete_one(struct request *request, struct delete_topics *delete, 
     }
     struct topic *topic = by_name ? metadata_topic_by_name(&shard->metadata, name)
                                   : metadata_topic_by_id(&shard->metadata, &id);
-    if (topic == NULL || topic->removing) {
-        /* Gone, or as good as: then the other removal's commit is waited for. */
-        delete->lsn = MAX(delete->lsn, topic == NULL ? 0 : topic->change_lsn);
-        result_fail(out, by_name ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION : KAFKA_UNKNOWN_TOPIC_ID,
-                    by_name ? "This server does not host this topic-partition."
-                            : "This server does not host this topic ID.");
+    if (topic == NULL) {
+        result_fail_unknown(out, by_name);
+        return OK;
+    }
+    if (topic->removing) {
+        /* As good as gone: the other removal's commit is waited for. */
+        delete->lsn = MAX(delete->lsn, topic->change_lsn);
+        result_fail_unknown(out, by_name);
         return OK;
     }
     if (topic->internal) {
         result_fail(out, KAFKA_INVALID_TOPIC_EXCEPTION, "The topic is internal.");
         return OK;
     }
-    struct remove_topic_record record = remove_topic_record_default;
-    record.topic_id = topic->id;
-    uint64_t lsn = 0;
-    status result =
-        metadata_append(shard, RECORD_TYPE_REMOVE_TOPIC, &remove_topic_record_type, &record, &lsn);
-    if (result.code == STATUS_FULL) {
-        return result;
-    }
-    if (!status_is_ok(result)) {
-        result_fail(out, error_of_status(result), status_text(result));
-        return OK;
-    }
-    topic->removing = true;
-    topic->change_lsn = lsn;
-    delete->lsn = MAX(delete->lsn, lsn);
-    delete->appended[index] = true;
-    /* The topic's own text is gone when the answer is sent. */
-    out->name =
-        bytes_of(arena_printf(request_arena(request), "%.*s", (int)topic->name_size, topic->name));
-    out->topic_id = topic->id;
-    return OK;
+    return delete_append(request, delete, index, topic);
 }
 
 static void delete_on_committed(struct log_wait *wait)

@@ -403,8 +403,12 @@ static status fetch_topic_init(struct fetch *fetch, int32_t index)
     out->partitions_count = MAX(asked->partitions_count, 0);
     struct uuid id = asked->topic_id;
     if (fetch->request->version < 13) {
+        /* No topic has the zero id. */
         struct topic *topic = metadata_topic_by_name(&fetch->shard->metadata, asked->topic);
-        id = topic == NULL ? (struct uuid){{0}} : topic->id;
+        memset(&id, 0, sizeof(id));
+        if (topic != NULL) {
+            id = topic->id;
+        }
     }
     for (int32_t i = 0; i < out->partitions_count; i++) {
         struct fetch_item *item = &fetch->items[fetch->item_count++];
