@@ -689,6 +689,11 @@ bool journal_is_idle(const struct journal *journal)
            journal->in_flight == 0;
 }
 
+bool journal_is_writing(const struct journal *journal)
+{
+    return journal->in_flight > 0;
+}
+
 void journal_check(const struct journal *journal)
 {
     ASSERT(journal->first_lsn <= journal->synced_lsn + 1);

@@ -197,6 +197,9 @@ void journal_counts(const struct journal *journal, uint64_t *frames, uint64_t *b
 /* True when nothing is open, sealed or in flight. */
 bool journal_is_idle(const struct journal *journal);
 
+/* True while writes are in flight: their chunks and the journal itself must stay. */
+bool journal_is_writing(const struct journal *journal);
+
 /* Asserts the invariants that hold between callbacks. */
 void journal_check(const struct journal *journal);
 

@@ -187,7 +187,8 @@ static bool log_close_is_ready(struct log *log)
             return false;
         }
     }
-    return log->writeback.state == WRITEBACK_IDLE && log->job_count == 0;
+    return log->writeback.state == WRITEBACK_IDLE && log->job_count == 0 &&
+           !journal_is_writing(log->journal);
 }
 
 /* The last step of a turn: `done` may free the log. */

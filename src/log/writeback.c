@@ -124,6 +124,16 @@ static void writeback_on_checkpoint(struct log *log, const struct writeback_job 
     }
 }
 
+/* A log that closes does not wait for space: the journal has everything, the next start is longer.
+ */
+static void writeback_give_up_clean(struct log *log, status why)
+{
+    if (log->writeback.clean_wanted) {
+        log->writeback.clean_done = true;
+        log->close_result = why;
+    }
+}
+
 /* What to do about the result of a job that is applied. */
 static status writeback_judge(struct log *log, const struct writeback_job *job)
 {
@@ -140,11 +150,7 @@ static status writeback_judge(struct log *log, const struct writeback_job *job)
     } else if (status_is_passing(s) && !sync_failed) {
         writeback->blocked = true;
         writeback->checkpoint_wanted |= job->is_checkpoint;
-        if (job->clean) {
-            writeback->clean_done =
-                true; /* The journal has everything: the next start is longer. */
-            log->close_result = s;
-        }
+        writeback_give_up_clean(log, s);
     } else {
         log_fail(log, s); /* A failed sync is never tried again: pages may count as clean. */
     }
@@ -185,6 +191,7 @@ static void writeback_start(struct log *log, bool checkpoint)
     struct writeback *writeback = &log->writeback;
     if (!writeback_build(log, checkpoint)) {
         writeback->blocked = true;
+        writeback_give_up_clean(log, STATUS(NO_MEMORY));
         writeback_retry_arm(log);
         return;
     }
