@@ -21,6 +21,7 @@ struct options {
     uint64_t first;
     uint64_t count;
     const char *mutation;
+    enum run_what what;
     bool one;       /* --seed: verbose */
     bool twice;     /* --twice: each seed again, for equal hashes */
     bool mutations; /* --mutations: each has to be caught */
@@ -37,7 +38,7 @@ static const char *const mutation_names[MUTATION_COUNT] = {
 static void usage(void)
 {
     fprintf(stderr, "usage: node_sim [--seeds N] [--first S] [--seed X] [--twice]\n"
-                    "                [--mutation NAME] [--mutations]\n"
+                    "                [--target log|broker] [--mutation NAME] [--mutations]\n"
                     "mutations:");
     for (size_t i = 1; i < COUNT_OF(mutation_names); i++) {
         fprintf(stderr, " %s", mutation_names[i]);
@@ -57,6 +58,14 @@ static uint64_t number(const char *text)
         usage();
     }
     return value;
+}
+
+static enum run_what target_read(const char *text)
+{
+    if (strcmp(text, "log") != 0 && strcmp(text, "broker") != 0) {
+        usage();
+    }
+    return text[0] == 'l' ? RUN_LOG : RUN_BROKER;
 }
 
 static struct options options_read(int argc, char **argv)
@@ -79,6 +88,8 @@ static struct options options_read(int argc, char **argv)
         } else if (strcmp(argv[i], "--seed") == 0) {
             options.first = number(value);
             options.one = true;
+        } else if (strcmp(argv[i], "--target") == 0 && value != NULL) {
+            options.what = target_read(value);
         } else if (strcmp(argv[i], "--mutation") == 0 && value != NULL) {
             options.mutation = value;
         } else {
@@ -106,6 +117,7 @@ static void totals_print(const struct run_totals *t, double seconds)
 #define LINE(name, value) printf("  %-28s %" PRIu64 "\n", name, (uint64_t)(value))
     printf("%" PRIu64 " seeds in %.1f s: %.1f seeds/s\n", t->runs, seconds,
            (double)t->runs / seconds);
+    LINE("  of the whole broker", t->broker_runs);
     LINE("virtual ms", t->virtual_ns / 1000000);
     LINE("acknowledged records", t->acked);
     LINE("  taken by rot, excused", t->excused);
@@ -152,11 +164,11 @@ static void totals_print(const struct run_totals *t, double seconds)
 static void seeds_run(const struct options *options, struct run_totals *totals)
 {
     for (uint64_t seed = options->first; seed < options->first + options->count; seed++) {
-        violation_begin(seed, options->mutation);
-        run_seed(seed, options->one, totals);
+        violation_begin(seed, options->what, options->mutation);
+        run_seed(seed, options->what, options->one, totals);
         uint64_t hash = run_hash();
         if (options->twice) {
-            run_seed(seed, false, totals);
+            run_seed(seed, options->what, false, totals);
             if (run_hash() != hash) {
                 violation("two runs of one seed differ: %016" PRIx64 " and %016" PRIx64, hash,
                           run_hash());

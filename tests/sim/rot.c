@@ -23,7 +23,7 @@
 
 static void journal_name(char path[64], uint32_t index)
 {
-    snprintf(path, 64, "/data/twinlog/journal-0-%u", index);
+    snprintf(path, 64, "/data/twinlog/journal.0.%u", index);
 }
 
 static status file_read(struct sim_node *node, const char *path, void *buffer, uint32_t size,

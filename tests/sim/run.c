@@ -130,7 +130,8 @@ static void shape_draw(struct sim *sim, struct workload_shape *shape)
     };
 }
 
-static void run_init(struct run *run, uint64_t seed, bool verbose, struct run_totals *totals)
+static void run_init(struct run *run, uint64_t seed, enum run_what what, bool verbose,
+                     struct run_totals *totals)
 {
     struct sim_options none = {0};
     struct target_sizes sizes;
@@ -143,7 +144,12 @@ static void run_init(struct run *run, uint64_t seed, bool verbose, struct run_to
     sim_set_options(run->sim, &run->options);
     sizes_draw(run->sim, &sizes);
     shape_draw(run->sim, &shape);
-    run->target = target_log_create(run->sim, run->node, &sizes);
+    if (what == RUN_BROKER || (what == RUN_BY_SEED && seed % 2 == 1)) {
+        run->target = target_broker_create(run->sim, run->node, &sizes);
+        totals->broker_runs++;
+    } else {
+        run->target = target_log_create(run->sim, run->node, &sizes);
+    }
     model_init(&run->model, seed);
     run->workload = workload_create(run->sim, run->target, &run->model, &shape);
 }
@@ -227,6 +233,9 @@ static void run_ends_check(struct run *run)
 {
     struct model *model = &run->model;
     model_started(model);
+    if (run->target->ops->log_end == NULL) {
+        return; /* What reads say has to do. */
+    }
     for (uint32_t i = 0; i < model->topic_count; i++) {
         struct model_topic *topic = model->topics[i];
         if (run->excused && topic->has_id) {
@@ -444,8 +453,10 @@ static void run_end(struct run *run, enum end end)
     run->totals->power_cuts += process_only ? 0 : 1;
     run_say(run, process_only ? "kill -9" : "power cut");
     run_crash(run, process_only);
-    if (end == END_ROT && rot_make(&run->rot, run->sim, run->node, run->target->sizes.journal_size,
-                                   run->target->sizes.journal_file_count)) {
+    /* Which records rot took can be told only where log ends can be looked at. */
+    if (end == END_ROT && run->target->ops->log_end != NULL &&
+        rot_make(&run->rot, run->sim, run->node, run->target->sizes.journal_size,
+                 run->target->sizes.journal_file_count)) {
         run->totals->rots++;
         run->excused = run->rot.is_last;
         run_say(run, "rot in the journal");
@@ -530,10 +541,10 @@ static void run_finish(struct run *run)
     run_crash(run, false);
 }
 
-void run_seed(uint64_t seed, bool verbose, struct run_totals *totals)
+void run_seed(uint64_t seed, enum run_what what, bool verbose, struct run_totals *totals)
 {
     struct run run;
-    run_init(&run, seed, verbose, totals);
+    run_init(&run, seed, what, verbose, totals);
     run_format(&run);
     uint32_t lives = random_between(run.sim, 3, 6);
     for (uint32_t i = 0; i < LIVES_MAX; i++) {

@@ -94,7 +94,7 @@ struct target_ops {
     void (*submit)(struct target *target, struct request *request);
     /* The connection of a client breaks: its requests are lost, told inside this call. */
     void (*disconnect)(struct target *target, uint32_t client);
-    /* The log end of a partition, past all protocols; -1: it has none. */
+    /* The log end of a partition, past all protocols; -1: it has none. NULL: not to be had. */
     int64_t (*log_end)(struct target *target, const struct uuid *topic_id, int32_t partition);
     void (*destroy)(struct target *target);
 };
@@ -110,5 +110,9 @@ struct target {
 /* The log alone. */
 struct target *target_log_create(struct sim *sim, struct sim_node *node,
                                  const struct target_sizes *sizes);
+
+/* The whole broker. */
+struct target *target_broker_create(struct sim *sim, struct sim_node *node,
+                                    const struct target_sizes *sizes);
 
 #endif

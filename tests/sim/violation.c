@@ -10,10 +10,12 @@
 
 static char reproduce[256];
 
-void violation_begin(uint64_t seed, const char *mutation)
+void violation_begin(uint64_t seed, enum run_what what, const char *mutation)
 {
-    snprintf(reproduce, sizeof(reproduce), "reproduce: node_sim --seed %" PRIu64 "%s%s\n", seed,
-             mutation != NULL ? " --mutation " : "", mutation != NULL ? mutation : "");
+    static const char *const targets[] = {"", " --target log", " --target broker"};
+    snprintf(reproduce, sizeof(reproduce), "reproduce: node_sim --seed %" PRIu64 "%s%s%s\n", seed,
+             targets[what], mutation != NULL ? " --mutation " : "",
+             mutation != NULL ? mutation : "");
 }
 
 static void reproduce_print(void)

@@ -5,10 +5,10 @@
 #ifndef TWINLOG_TESTS_SIM_VIOLATION_H
 #define TWINLOG_TESTS_SIM_VIOLATION_H
 
-#include "twinlog/core/base.h"
+#include "run.h"
 
 /* Names the run that begins, for the reproduce line. */
-void violation_begin(uint64_t seed, const char *mutation);
+void violation_begin(uint64_t seed, enum run_what what, const char *mutation);
 
 /* Catches fatal signals, so that they print the reproduce line too. */
 void violation_catch_signals(void);
