@@ -123,6 +123,7 @@ static status checkpoint_decode(const uint8_t *from, struct checkpoint_header *h
     };
     memcpy(header->directory_id.bytes, from + FIELD_DIRECTORY_ID, sizeof(struct uuid));
     struct journal_start *start = &header->start;
+    start->is_clean = header->clean;
     start->lsn = load_le64(from + FIELD_LSN);
     start->position = load_le64(from + FIELD_POSITION);
     start->previous_checksum = load_le32(from + FIELD_PREVIOUS_CHECKSUM);
@@ -145,7 +146,7 @@ static status checkpoint_decode(const uint8_t *from, struct checkpoint_header *h
 static bool checkpoint_path(char path[CHECKPOINT_PATH_SIZE], const char *dir, uint32_t shard,
                             uint32_t index)
 {
-    int size = snprintf(path, CHECKPOINT_PATH_SIZE, "%s/checkpoint-%u-%u", dir, shard, index);
+    int size = snprintf(path, CHECKPOINT_PATH_SIZE, "%s/checkpoint.%u.%u", dir, shard, index);
     return size > 0 && (uint32_t)size < CHECKPOINT_PATH_SIZE;
 }
 

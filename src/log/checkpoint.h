@@ -1,5 +1,5 @@
 /*
- * The checkpoint file of a shard, A/B: <dir>/checkpoint-<shard>-<0|1>. A write goes to the older
+ * The checkpoint file of a shard, A/B: <dir>/checkpoint.<shard>.<0|1>. A write goes to the older
  * one and is synced; the newest valid one counts. Layout: head of checkpoint.c.
  */
 #ifndef TWINLOG_LOG_CHECKPOINT_H

@@ -29,15 +29,15 @@ status log_dump(struct io_disk *disk, const char *path, const struct log_dump_op
         name_ends_with(name, ".timeindex")) {
         return segment_dump(disk, path, options->deep, options->print_values, out);
     }
-    if (name_starts_with(name, "journal-")) {
+    if (name_starts_with(name, "journal.")) {
         return journal_dump(disk, path, options->deep, out);
     }
-    if (name_starts_with(name, "checkpoint-")) {
+    if (name_starts_with(name, "checkpoint.")) {
         return checkpoint_dump(disk, path, out);
     }
     trace_error("log",
-                "%s: the name tells what a file is: .log, .index, .timeindex, journal-* or "
-                "checkpoint-*",
+                "%s: the name tells what a file is: .log, .index, .timeindex, journal.* or "
+                "checkpoint.*",
                 path);
     return STATUS(INVALID);
 }

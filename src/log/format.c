@@ -28,7 +28,7 @@ static bool name_starts_with(const char *name, const char *prefix)
 static status format_entry_check(void *context, const char *name)
 {
     const char *dir = context;
-    if (name_starts_with(name, "journal-") || name_starts_with(name, "checkpoint-") ||
+    if (name_starts_with(name, "journal.") || name_starts_with(name, "checkpoint.") ||
         strcmp(name, META_PROPERTIES_NAME ".tmp") == 0 || strcmp(name, "lost+found") == 0) {
         return OK;
     }
@@ -66,7 +66,7 @@ static status format_checkpoints_remove(struct io_disk *disk, const char *dir, u
 {
     for (unsigned i = 0; i < 2; i++) {
         char path[FORMAT_PATH_SIZE];
-        int size = snprintf(path, sizeof(path), "%s/checkpoint-%u-%u", dir, shard, i);
+        int size = snprintf(path, sizeof(path), "%s/checkpoint.%u.%u", dir, shard, i);
         if (size < 0 || size >= FORMAT_PATH_SIZE) {
             return STATUS(TOO_LARGE);
         }

@@ -29,6 +29,7 @@ struct journal_start {
     uint64_t lsn;      /* of the first frame to replay; its predecessor is fully in segments */
     uint64_t position; /* ring position: file index * file size + offset in file */
     uint32_t previous_checksum;
+    bool is_clean; /* written by a clean shutdown: its life wrote no frame at lsn or behind */
     uint32_t generation_count;
     struct journal_generation
         generations[JOURNAL_GENERATION_MAX]; /* ascending; the first covers lsn */
@@ -62,7 +63,7 @@ struct journal_frame {
 
 struct journal_options {
     struct io *io;
-    const char *dir; /* the log directory; files are <dir>/journal-<shard>-<index> */
+    const char *dir; /* the log directory; files are <dir>/journal.<shard>.<index> */
     struct uuid directory_id;
     uint32_t shard;
     uint64_t file_size;

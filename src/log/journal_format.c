@@ -62,7 +62,7 @@ _Static_assert((int)FILE_END <= JOURNAL_BLOCK_SIZE, "the file header has a block
 
 bool journal_path(char path[JOURNAL_PATH_SIZE], const char *dir, uint32_t shard, uint32_t index)
 {
-    int size = snprintf(path, JOURNAL_PATH_SIZE, "%s/journal-%u-%u", dir, shard, index);
+    int size = snprintf(path, JOURNAL_PATH_SIZE, "%s/journal.%u.%u", dir, shard, index);
     return size > 0 && (uint32_t)size < JOURNAL_PATH_SIZE;
 }
 

@@ -107,7 +107,7 @@ struct journal_frame_header {
     uint32_t version;
 };
 
-/* "<dir>/journal-<shard>-<index>". False when it does not fit. */
+/* "<dir>/journal.<shard>.<index>". False when it does not fit. */
 bool journal_path(char path[JOURNAL_PATH_SIZE], const char *dir, uint32_t shard, uint32_t index);
 
 /* OK when equal files of this size make a ring: whole blocks, room for a frame in each. */

@@ -13,6 +13,8 @@
 
 #define REPLAY_WINDOW_SIZE (1024ull * 1024)
 #define REPLAY_PROOF_SIZE  (64ull * 1024 * 1024) /* how far behind the end proof is looked for */
+/* After a clean shutdown only a lost newer checkpoint can be proved, by frames right at its end. */
+#define REPLAY_PROOF_SIZE_CLEAN (4ull * 1024 * 1024)
 
 struct replay {
     struct journal *journal;
@@ -72,7 +74,7 @@ static status replay_read(struct replay *replay, uint64_t position, uint64_t siz
             result = STATUS(CORRUPT);
         }
         if (!status_is_ok(result)) {
-            trace_error("log", "%s/journal-%u-%u cannot be read at %" PRIu64 ": %s", journal->dir,
+            trace_error("log", "%s/journal.%u.%u cannot be read at %" PRIu64 ": %s", journal->dir,
                         journal->options.shard, index, offset, status_text(result));
             return result;
         }
@@ -192,7 +194,7 @@ static status replay_corrupt(const struct replay *replay, uint64_t lsn_end, cons
     const struct journal *journal = replay->journal;
     uint64_t here = journal_place(journal, journal->head, JOURNAL_BLOCK_SIZE);
     trace_error("log",
-                "%s/journal-%u-%u is damaged at %" PRIu64 ": no valid frame %" PRIu64
+                "%s/journal.%u.%u is damaged at %" PRIu64 ": no valid frame %" PRIu64
                 ", and %s proves that it was synced; frames [%" PRIu64 ", %" PRIu64
                 ") cannot be recovered here and nothing was cut: restore this directory from the "
                 "other node or a backup",
@@ -234,7 +236,9 @@ static status replay_prove_tail(struct replay *replay)
         }
     }
     uint64_t position = ALIGN_UP(journal->head, (uint64_t)JOURNAL_BLOCK_SIZE);
-    uint64_t end = MIN(replay->end, position + REPLAY_PROOF_SIZE);
+    bool is_clean = replay->start->is_clean && journal->next_lsn == replay->start->lsn;
+    uint64_t size = is_clean ? REPLAY_PROOF_SIZE_CLEAN : REPLAY_PROOF_SIZE;
+    uint64_t end = MIN(replay->end, position + size);
     for (; position < end; position += JOURNAL_BLOCK_SIZE) {
         if (journal_file_offset(journal, position) == 0) {
             continue;

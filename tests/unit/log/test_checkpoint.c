@@ -18,7 +18,7 @@
 #define PATHS                                                                                      \
     (const char *[])                                                                               \
     {                                                                                              \
-        DIR "/checkpoint-2-0", DIR "/checkpoint-2-1"                                               \
+        DIR "/checkpoint.2.0", DIR "/checkpoint.2.1"                                               \
     }
 
 static const struct uuid directory_id = {{5, 4, 3, 2, 1}};

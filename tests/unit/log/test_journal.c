@@ -123,7 +123,7 @@ static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
     uint64_t live = journal_live_size(f->journal);
     uint64_t moved = fixture_append_synced(f, 12 * KIB);
     assert_int_equal(fixture_place(f, moved, path), 4096);
-    assert_string_equal(path, "log/journal-3-1");
+    assert_string_equal(path, "log/journal.3.1");
     /* The gap and the next header block are live too. */
     assert_int_equal(journal_live_size(f->journal), live + 12 * KIB + 4096 + 16 * KIB);
     /* One that just fills the file ends it, and its successor starts the next. */
@@ -131,7 +131,7 @@ static void a_frame_that_does_not_fit_moves_to_the_next_file(void **state)
     assert_int_equal(fixture_place(f, filling, path), 20 * KIB);
     uint64_t next = fixture_append_synced(f, 1);
     assert_int_equal(fixture_place(f, next, path), 4096);
-    assert_string_equal(path, "log/journal-3-2");
+    assert_string_equal(path, "log/journal.3.2");
     uint32_t count = f->append_count;
     fixture_stop(f);
     fixture_start(f);
@@ -426,7 +426,7 @@ static void files_that_are_not_ours_are_refused(void **state)
     assert_int_equal(fixture_recover(f).code, STATUS_INVALID);
     fixture_stop(f);
     f->options.file_size = 64 * KIB;
-    fixture_file_write(f, "log/journal-3-1", 20, "x", 1);
+    fixture_file_write(f, "log/journal.3.1", 20, "x", 1);
     assert_int_equal(fixture_recover(f).code, STATUS_CORRUPT);
     fixture_destroy(f);
 }

@@ -322,7 +322,7 @@ static inline uint64_t fixture_place(struct fixture *f, uint64_t lsn, char path[
 {
     struct journal_start at;
     journal_start_at(f->journal, lsn, &at);
-    snprintf(path, 64, "%s/journal-%u-%u", FIXTURE_DIR, f->options.shard,
+    snprintf(path, 64, "%s/journal.%u.%u", FIXTURE_DIR, f->options.shard,
              (unsigned)(at.position / f->options.file_size));
     return at.position % f->options.file_size;
 }

@@ -172,7 +172,7 @@ static void real_run(const char *parent)
     io_destroy(real.io);
     for (uint32_t i = 0; i < FILE_COUNT; i++) {
         char path[128];
-        snprintf(path, sizeof(path), "%s/journal-0-%u", real.dir, i);
+        snprintf(path, sizeof(path), "%s/journal.0.%u", real.dir, i);
         unlink(path);
     }
     assert_int_equal(rmdir(real.dir), 0);

@@ -274,7 +274,7 @@ static void a_frame_in_the_next_file_counts_only_if_it_had_to_move(void **state)
     uint64_t position = fixture_place(f, lsn, path);
     uint8_t block[JOURNAL_BLOCK_SIZE];
     fixture_file_read(f, path, position, block, sizeof(block));
-    fixture_file_write(f, "log/journal-3-1", JOURNAL_BLOCK_SIZE, block, sizeof(block));
+    fixture_file_write(f, "log/journal.3.1", JOURNAL_BLOCK_SIZE, block, sizeof(block));
     sectors_fill(f, lsn, 0, 1, 0);
     fixture_stop(f);
     fixture_start(f);

@@ -115,8 +115,8 @@ static void a_log_whose_checkpoints_are_lost_does_not_start_afresh(void **state)
     struct world *world = world_create(2, &options, 1u << 20);
     world_open(world);
     world_close(world);
-    assert_ok(io_path_remove(io_disk(world->io), WORLD_DIR "/checkpoint-0-0"));
-    assert_ok(io_path_remove(io_disk(world->io), WORLD_DIR "/checkpoint-0-1"));
+    assert_ok(io_path_remove(io_disk(world->io), WORLD_DIR "/checkpoint.0.0"));
+    assert_ok(io_path_remove(io_disk(world->io), WORLD_DIR "/checkpoint.0.1"));
     assert_int_equal(world_try_open(world).code, STATUS_CORRUPT);
     assert_null(world->log);
     world_destroy(world);
