@@ -19,9 +19,7 @@
 
 #include "server.h"
 
-/* A large frame may take longer: the deadline grows with its size, at this many bytes a ms. */
-#define FRAME_BYTES_PER_MS 256
-#define NS_PER_MS          1000000
+#define NS_PER_MS 1000000
 
 static bool connection_is_blocked(const struct net_connection *c)
 {
@@ -160,9 +158,7 @@ static void connection_watch_frame(struct net_connection *c, bool begun)
         list_remove(&c->begun_link);
     }
     if (watched && !list_node_is_linked(&c->begun_link)) {
-        int64_t ms =
-            c->server->options.frame_ms_max + (int64_t)(c->input.frame_size / FRAME_BYTES_PER_MS);
-        c->frame_due_ns = io_now_ns(c->server->io) + ms * NS_PER_MS;
+        c->frame_due_ns = io_now_ns(c->server->io) + c->server->options.frame_ms_max * NS_PER_MS;
         list_push_back(&c->server->begun, &c->begun_link);
     }
 }
@@ -290,6 +286,9 @@ static void connection_on_sent(struct io_send *send)
 {
     struct net_connection *c = send->context;
     c->sending = false;
+    if (list_node_is_linked(&c->send_link)) {
+        list_remove(&c->send_link);
+    }
     while (c->sending_count > 0) {
         c->sending_count--;
         request_free(c, CONTAINER_OF(list_first(&c->requests), struct net_request, link));
@@ -334,6 +333,18 @@ static uint32_t connection_gather(struct net_connection *c)
     return range_count;
 }
 
+static void connection_watch_send(struct net_connection *c)
+{
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < c->send.range_count; i++) {
+        size += c->send.ranges[i].iov_len;
+    }
+    int64_t ms = c->server->options.frame_ms_max + (int64_t)(size / NET_BYTES_PER_MS);
+    c->send_since_ns = io_now_ns(c->server->io);
+    c->send_due_ns = c->send_since_ns + ms * NS_PER_MS;
+    list_push_back(&c->server->sends, &c->send_link);
+}
+
 void connection_flush(struct net_connection *c)
 {
     if (c->sending || c->stream == NULL) {
@@ -351,7 +362,7 @@ void connection_flush(struct net_connection *c)
     c->send.fn = connection_on_sent;
     c->send.context = c;
     c->sending = true;
-    c->send_since_ns = io_now_ns(c->server->io);
+    connection_watch_send(c);
     io_stream_send(c->stream, &c->send);
 }
 

@@ -69,11 +69,15 @@ static void server_uncount_ip(struct net_server *server, struct net_ip *ip)
     }
 }
 
+/*
+ * A frame takes at most half of what is left, so that large ones that never arrive leave room for
+ * small ones. One that is larger than half of all cannot ask for that.
+ */
 bool server_admit_memory(struct net_server *server, uint64_t size)
 {
     uint64_t max = server->options.receive_memory_max;
-    bool admitted =
-        server->receive_memory == 0 || (size <= max && server->receive_memory <= max - size);
+    uint64_t left = max - MIN(server->receive_memory, max);
+    bool admitted = server->receive_memory == 0 || size <= (size <= max / 2 ? left / 2 : left);
     if (admitted) {
         server->receive_memory += size;
     }
@@ -140,11 +144,26 @@ static void server_close_slow_frames(struct net_server *server, int64_t now)
 {
     LIST_FOREACH_SAFE (node, &server->begun) {
         struct net_connection *c = CONTAINER_OF(node, struct net_connection, begun_link);
-        if (c->frame_due_ns <= now) {
+        /* What has arrived buys time, so a frame that stands still does not hold its memory long.
+         */
+        int64_t bought_ms = c->input.frame_filled / NET_BYTES_PER_MS;
+        if (c->frame_due_ns + bought_ms * NS_PER_MS <= now) {
             list_remove(&c->begun_link);
             if (c->stream != NULL && !c->closing) {
                 server_close_late(server, c, "a frame it began did not arrive in time");
             }
+        }
+    }
+}
+
+/* The memory of an answer is wanted back: a peer that does not take it cannot keep it. */
+static void server_close_slow_sends(struct net_server *server, int64_t now)
+{
+    LIST_FOREACH_SAFE (node, &server->sends) {
+        struct net_connection *c = CONTAINER_OF(node, struct net_connection, send_link);
+        if (c->send_due_ns <= now && c->stream != NULL) {
+            list_remove(&c->send_link);
+            server_close_late(server, c, "it did not take an answer in time");
         }
     }
 }
@@ -178,6 +197,7 @@ static void server_on_tick(struct io_timer *timer)
     struct net_server *server = timer->context;
     int64_t now = io_now_ns(server->io);
     server_close_slow_frames(server, now);
+    server_close_slow_sends(server, now);
     if (server->options.idle_ms_max >= 0) {
         server_close_idle(server, now);
     }
@@ -240,8 +260,8 @@ static void server_end_stop(struct net_server *server)
 
 void server_forget(struct net_server *server, struct net_connection *c)
 {
-    struct list_node *links[] = {&c->link, &c->wake_link, &c->flush_link, &c->begun_link,
-                                 &c->memory_link};
+    struct list_node *links[] = {&c->link,       &c->wake_link,   &c->flush_link,
+                                 &c->begun_link, &c->memory_link, &c->send_link};
     for (size_t i = 0; i < COUNT_OF(links); i++) {
         if (list_node_is_linked(links[i])) {
             list_remove(links[i]);
@@ -293,6 +313,7 @@ status net_server_create(const struct net_options *options, struct net_server **
     list_init(&server->wakes);
     list_init(&server->flushes);
     list_init(&server->begun);
+    list_init(&server->sends);
     list_init(&server->memory_waits);
     server->wake_timer.context = server;
     server->tick_timer.context = server;

@@ -9,6 +9,9 @@
 
 #define NET_GATHER_COUNT 8u /* ranges of one send; an answer with more is sent alone */
 
+/* A large frame or answer may take longer: its deadline grows by a ms for so many bytes. */
+#define NET_BYTES_PER_MS 256
+
 struct net_ip;
 
 struct net_connection {
@@ -19,12 +22,14 @@ struct net_connection {
     struct list_node flush_link;
     struct list_node begun_link;  /* a frame has begun and is not whole */
     struct list_node memory_link; /* waits for receive memory */
+    struct list_node send_link;   /* an answer is on its way */
     struct list requests;         /* in the order they arrived */
     struct net_ip *ip;            /* NULL when addresses are not counted */
     struct input input;
     int64_t active_ns;
     int64_t frame_due_ns;
     int64_t send_since_ns;
+    int64_t send_due_ns;
     uint32_t in_flight;
     uint32_t unanswered;
     uint32_t held_count;    /* requests that hold the connection */
@@ -50,6 +55,7 @@ struct net_server {
     struct list wakes;
     struct list flushes;
     struct list begun;
+    struct list sends;
     struct list memory_waits;
     struct io_timer wake_timer;
     struct io_timer tick_timer;

@@ -493,7 +493,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     for (uint8_t i = 0; i < image.count; i++) {
         char name[64];
         /* A copy of where the file's content begins, behind the head of a file that has one. */
-        uint32_t at = MIN(strstr(image.files[i].path, "/journal-") != NULL ? BLOCK_SIZE : 0U,
+        uint32_t at = MIN(strstr(image.files[i].path, "/journal") != NULL ? BLOCK_SIZE : 0U,
                           image.files[i].size);
         uint32_t size = MIN(250U, image.files[i].size - at);
         const uint8_t head[] = {
@@ -520,9 +520,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     damage_all(&damaged, (struct bytes){data + 2, (uint32_t)size - 2});
     for (uint32_t i = 0; i < image.count && (data[0] & FLAG_MEND) != 0; i++) {
-        if (strstr(damaged.files[i].path, "/journal-") != NULL) {
+        if (strstr(damaged.files[i].path, "/journal") != NULL) {
             mend_journal(&damaged.files[i]);
-        } else if (strstr(damaged.files[i].path, "/checkpoint-") != NULL) {
+        } else if (strstr(damaged.files[i].path, "/checkpoint") != NULL) {
             mend_checkpoint(&damaged.files[i]);
         }
     }

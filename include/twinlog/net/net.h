@@ -62,7 +62,11 @@ struct net_options {
     uint32_t connection_count_max;
     uint32_t connection_per_ip_max; /* UINT32_MAX: unbounded */
     int64_t idle_ms_max;            /* connections.max.idle.ms; negative: for ever */
-    int64_t frame_ms_max;           /* a frame that has begun arrives in this time; 0: 30 s */
+    /*
+     * A frame that has begun arrives, and an answer is taken, in this time and a ms more for every
+     * 256 bytes; 0: 30 s.
+     */
+    int64_t frame_ms_max;
     /*
      * A whole frame. `frame` is valid during the call only, unless net_request_keep() is called.
      * The handler may answer inside.

@@ -206,13 +206,17 @@ void fetch_finish_all(struct shard *shard)
 
 /* ---------------------------------------------------------------- admission */
 
-/* Takes what there is of the shard's fetch memory; false: too little, wait. */
+/*
+ * Takes of the shard's fetch memory, at most half of what is left, so that peers who do not take
+ * their answers leave something to others, and the last of it is for small fetches; false: too
+ * little, wait.
+ */
 static bool fetch_take_memory(struct fetch *fetch, uint64_t wanted)
 {
     struct shard *shard = fetch->shard;
     uint64_t max = (uint64_t)shard->config->fetch_memory_size;
     uint64_t left = shard->fetch_memory >= max ? 0 : max - shard->fetch_memory;
-    uint64_t granted = MIN(wanted, left);
+    uint64_t granted = MIN(wanted, wanted <= FETCH_GRANT_MIN ? left : left / 2);
     if (granted < MIN(wanted, (uint64_t)FETCH_GRANT_MIN) && shard->fetch_memory > 0) {
         return false;
     }
@@ -241,8 +245,9 @@ static void fetch_begin_read(struct fetch *fetch)
 static void fetch_admit(struct fetch *fetch)
 {
     struct shard *shard = fetch->shard;
-    if (!list_is_empty(&shard->fetch_memory_waits) ||
-        !fetch_take_memory(fetch, fetch_wanted(fetch))) {
+    uint64_t wanted = fetch_wanted(fetch);
+    bool is_behind = !list_is_empty(&shard->fetch_memory_waits) && wanted > FETCH_GRANT_MIN;
+    if (is_behind || !fetch_take_memory(fetch, wanted)) {
         list_push_back(&shard->fetch_memory_waits, &fetch->request->link);
         return;
     }
