@@ -322,12 +322,16 @@ void journal_recycle(struct journal *journal, uint64_t lsn)
 {
     ASSERT(lsn <= journal->synced_lsn + 1);
     while (journal->first_lsn < lsn) {
-        journal->first_previous_checksum = journal_slot_at(journal, journal->first_lsn)->checksum;
+        const struct journal_slot *slot = journal_slot_at(journal, journal->first_lsn);
+        journal->first_previous_checksum = slot->checksum;
+        /*
+         * Up to the end of this frame, not to the beginning of the next: a start may have been
+         * taken here before the next frame skipped to another file, and what was written into the
+         * gap between them would stand in the way of its replay.
+         */
+        journal->tail = slot->position + slot->size;
         journal->first_lsn++;
     }
-    journal->tail = journal->first_lsn == journal->next_lsn
-                        ? journal->head
-                        : journal_slot_at(journal, journal->first_lsn)->position;
     journal_check(journal);
 }
 

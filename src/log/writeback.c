@@ -90,24 +90,11 @@ static void writeback_on_space(struct log *log, const struct writeback_job *job,
         }
     }
 }
-
-/*
- * The start's position is the end of the frame below it. The start's own frame may be further on,
- * at the start of the next file, and the journal would reuse what is in between, where replay does
- * not look: so the frame below stays, and with it everything from the start's position on.
- */
-static void writeback_recycle(struct log *log, const struct journal_start *start)
-{
-    if (start->lsn > 1) {
-        journal_recycle(log->journal, start->lsn - 1);
-    }
-}
-
 static void writeback_on_checkpoint(struct log *log, const struct writeback_job *job)
 {
     struct writeback *writeback = &log->writeback;
     log->checkpoint = job->header;
-    writeback_recycle(log, &job->header.start);
+    journal_recycle(log->journal, job->header.start.lsn);
     log->checkpoints++;
     log->checkpoint_ns += (uint64_t)(io_now_ns_exact(log->io) - job->started_ns);
     if (job->clean) {
