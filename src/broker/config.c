@@ -95,7 +95,7 @@ static const struct config_key config_keys[] = {
     LONG("twinlog.fetch.memory.size", "134217728", 1 * MIB, INT64_MAX, fetch_memory_size,
          "memory of Fetch responses that are read or sent"),
     INT("twinlog.shards", "1", 1, 1, shard_count, "threads with a journal each; fixed at format"),
-    LONG("twinlog.journal.size", "268435456", 32 * MIB, 64 * GIB, journal_size,
+    LONG("twinlog.journal.size", "536870912", 32 * MIB, 64 * GIB, journal_size,
          "bytes of a shard's journal, a multiple of 4 MiB; fixed at format"),
     INT("twinlog.journal.writes.in.flight", "4", 1, 64, journal_writes_in_flight,
         "synced writes at once"),
