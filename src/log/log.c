@@ -116,7 +116,9 @@ status log_append(struct log *log, struct partition *partition, struct bytes bat
             return OK;
         }
     }
+    partition->pins++; /* Making room may evict its last batch, and with it what was reserved. */
     status s = log_append_batch(log, partition, batch, header, appended);
+    partition->pins--;
     if (s.code == STATUS_FULL) {
         log->room_wanted = MAX(log->room_wanted, batch.size);
         writeback_want_checkpoint(log);

@@ -174,7 +174,7 @@ void partition_tail_forget(struct partition *partition)
 void partition_tail_trim(struct partition *partition)
 {
     struct partition_tail *tail = &partition->tail;
-    if (tail->first == tail->end) {
+    if (tail->first == tail->end && partition->pins == 0) {
         free(tail->entries);
         tail->entries = NULL;
         tail->capacity = 0;

@@ -107,7 +107,7 @@ struct partition {
     bool touched;
     bool removed;        /* out of the table; freed when nothing refers to it */
     uint32_t chunk_refs; /* chunk entries that name it */
-    uint32_t pins;       /* jobs, and callbacks that are running */
+    uint32_t pins;       /* jobs, callbacks that are running, an append that goes on */
 };
 
 /* Entry number `at`, which is in memory. */
@@ -148,7 +148,7 @@ int64_t partition_tail_end_offset(const struct partition *partition, uint64_t at
 /* Of a removed partition: nothing of the tail will ever be written. */
 void partition_tail_forget(struct partition *partition);
 
-/* Gives up the ring's memory when the tail is empty. */
+/* Gives up the ring's memory when the tail is empty and nobody counts on it: while pinned. */
 void partition_tail_trim(struct partition *partition);
 
 /* Tells every watch, each at most once; a watch may be taken out or added meanwhile. */

@@ -18,7 +18,7 @@
 #define START_TRIES_MAX 40u
 #define DRAIN_MS_MAX    60000 /* virtual: within this everything is acknowledged without faults */
 #define STOP_MS_MAX     60000
-#define SCAN_MS_MAX     20000
+#define SCAN_TICKS_MAX  240000 /* quarters of a virtual ms */
 
 /* How a life ends. */
 enum end {
@@ -360,8 +360,8 @@ static void run_some_time(struct run *run)
 static void run_scan(struct run *run)
 {
     workload_scan_start(run->workload);
-    for (uint32_t ms = 0; !workload_scan_is_done(run->workload) && !run_is_down(run); ms++) {
-        if (ms == SCAN_MS_MAX) {
+    for (uint32_t ticks = 0; !workload_scan_is_done(run->workload) && !run_is_down(run); ticks++) {
+        if (ticks == SCAN_TICKS_MAX) {
             violation("reading everything does not come to an end");
         }
         workload_scan_go_on(run->workload);
