@@ -37,8 +37,9 @@ static void trace_request(const struct request *request, const char *what, const
 
 status request_decode(struct request *request, struct arena *arena, void *message)
 {
-    status result = message_decode(request->entry->api->request, request->version, request->body,
-                                   arena, message);
+    struct bytes input = request->body; /* As Kafka, whatever stands behind the message. */
+    status result = message_decode_prefix(request->entry->api->request, request->version, &input,
+                                          arena, message);
     if (!status_is_ok(result)) {
         trace_request(request, "cannot be decoded, the connection is closed", status_text(result));
     }

@@ -257,8 +257,8 @@ static status decode_struct(struct decoder *d, const struct layout *layout, uint
     return layout->flexible ? decode_tagged_fields(d, layout, out) : OK;
 }
 
-status message_decode(const struct message_type *type, int16_t version, struct bytes input,
-                      struct arena *arena, void *message)
+status message_decode_prefix(const struct message_type *type, int16_t version, struct bytes *input,
+                             struct arena *arena, void *message)
 {
     static const uint8_t nothing[1];
     const struct layout *layout = message_type_layout(type, version);
@@ -266,8 +266,16 @@ status message_decode(const struct message_type *type, int16_t version, struct b
         return STATUS(UNSUPPORTED);
     }
     struct decoder d = {.arena = arena, .flexible = layout->flexible};
-    d.at = input.data == NULL ? nothing : input.data;
-    d.end = d.at + input.size;
+    d.at = input->data == NULL ? nothing : input->data;
+    d.end = d.at + input->size;
     TRY(decode_struct(&d, layout, message));
-    return d.at == d.end ? OK : STATUS(INVALID);
+    *input = (struct bytes){d.at, (uint32_t)bytes_left(&d)};
+    return OK;
+}
+
+status message_decode(const struct message_type *type, int16_t version, struct bytes input,
+                      struct arena *arena, void *message)
+{
+    TRY(message_decode_prefix(type, version, &input, arena, message));
+    return input.size == 0 ? OK : STATUS(INVALID);
 }

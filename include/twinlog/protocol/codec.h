@@ -48,6 +48,14 @@ MUST_USE status message_decode(const struct message_type *type, int16_t version,
                                struct arena *arena, void *message);
 
 /*
+ * The same for a message that more bytes may follow: on OK `input` is what is left over. Kafka
+ * takes requests so, and clients count on it without knowing: librdkafka from 2.3 on writes three
+ * bytes too many when it asks for the Metadata of all topics.
+ */
+MUST_USE status message_decode_prefix(const struct message_type *type, int16_t version,
+                                      struct bytes *input, struct arena *arena, void *message);
+
+/*
  * Encoder output: a list of ranges, so that large record sets are referenced, not copied.
  * Scalars are written into `buffer`; a `records` field larger than `copy_max` becomes a range of
  * its own that points at the caller's bytes.

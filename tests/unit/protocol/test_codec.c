@@ -274,11 +274,15 @@ static void check_trailing_byte(const struct sample *s)
     struct bytes input = {copy, s->encoded.size + 1};
     status result = message_decode(s->type, s->version, input, &arena, decoded);
     assert_int_equal(result.code, STATUS_INVALID);
+    result = message_decode_prefix(s->type, s->version, &input, &arena, decoded);
+    assert_int_equal(result.code, STATUS_OK);
+    assert_int_equal(input.size, 1);
+    assert_ptr_equal(input.data, copy + s->encoded.size);
     free(copy);
     arena_fini(&arena);
 }
 
-static void bytes_left_over_are_refused(void **state)
+static void bytes_left_over_are_refused_or_given_back(void **state)
 {
     for_each_sample(1, check_trailing_byte);
 }
@@ -575,7 +579,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_message_and_version_survives_a_round_trip),
         cmocka_unit_test(a_message_cut_at_any_byte_is_refused),
-        cmocka_unit_test(bytes_left_over_are_refused),
+        cmocka_unit_test(bytes_left_over_are_refused_or_given_back),
         cmocka_unit_test(damaged_messages_never_crash_the_decoder),
         cmocka_unit_test(a_writer_without_room_is_full_and_not_overrun),
         cmocka_unit_test(versions_outside_the_schema_are_unsupported),
