@@ -317,7 +317,7 @@ static uint32_t connection_gather(struct net_connection *c)
             break;
         }
         if (range_count == 0 && request->range_count > NET_GATHER_COUNT) {
-            c->sending_count = 1;
+            c->sending_count++; /* Answers that say nothing may stand before it. */
             c->send.ranges = request->ranges;
             return request->range_count;
         }

@@ -179,8 +179,8 @@ static void server_close_idle(struct net_server *server, int64_t now)
     struct list_node *node;
     while ((node = list_first(&server->all)) != NULL) {
         struct net_connection *c = CONTAINER_OF(node, struct net_connection, link);
-        if (c->active_ns > due) {
-            return;
+        if (c->active_ns > due || c->active_ns == now) {
+            return; /* The rest was active later, or was looked at just now. */
         }
         bool waits_here = c->in_flight > 0 && !(c->sending && c->send_since_ns <= due);
         c->active_ns = now;

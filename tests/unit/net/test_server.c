@@ -22,6 +22,7 @@ struct echo {
     struct list_node link;
     uint8_t *answer;
     uint32_t answer_size;
+    struct iovec *many;
 };
 
 struct client {
@@ -38,7 +39,7 @@ struct client {
 /*
  * The first byte of a frame says what the handler does with it: 'e' answers at once, 'w' waits
  * until the test lets it go, 'h' holds and waits, 'n' answers nothing, 'k' keeps its frame, 'l' is
- * later than all before it, 'x' closes.
+ * later than all before it, 'm' answers with a range for each byte, 'x' closes.
  */
 struct world {
     struct sim *sim;
@@ -57,6 +58,7 @@ static void echo_release(struct net_request *net)
 {
     struct echo *echo = CONTAINER_OF(net, struct echo, net);
     free(echo->answer);
+    free(echo->many);
 }
 
 static void echo_answer(struct echo *echo)
@@ -74,6 +76,17 @@ static void echo_set(struct echo *echo, struct bytes frame)
     store_be32(echo->answer, frame.size);
     memcpy(echo->answer + 4, frame.data, frame.size);
     echo->net.release = echo_release;
+}
+
+static void echo_answer_many(struct echo *echo)
+{
+    echo->many = calloc(echo->answer_size, sizeof(*echo->many));
+    for (uint32_t i = 0; i < echo->answer_size; i++) {
+        echo->many[i] = (struct iovec){echo->answer + i, 1};
+    }
+    echo->net.ranges = echo->many;
+    echo->net.range_count = echo->answer_size;
+    net_request_answer(&echo->net);
 }
 
 static enum net_verdict on_request(void *context, struct net_request *net, struct bytes frame)
@@ -104,7 +117,11 @@ static enum net_verdict on_request(void *context, struct net_request *net, struc
         list_push_back(&world->waiting, &echo->link);
         return NET_TAKEN;
     }
-    echo_answer(echo);
+    if (kind == 'm') {
+        echo_answer_many(echo);
+    } else {
+        echo_answer(echo);
+    }
     return NET_TAKEN;
 }
 
@@ -314,6 +331,29 @@ static void answers_leave_in_the_order_of_the_requests(void **state)
     world_destroy(world);
 }
 
+static void an_answer_of_many_ranges_is_sent_once_whatever_stands_before_it(void **state)
+{
+    static const struct {
+        const char *sent;
+        const char *received;
+    } cases[] = {
+        {"m1234567 e8", "m1234567 e8"},
+        {"n m1234567 e8", "m1234567 e8"},
+        {"n n m1234567 n m7654321", "m1234567 m7654321"},
+        {"e1 n m1234567", "e1 m1234567"},
+    };
+    for (uint64_t seed = 0; seed < 10 * COUNT_OF(cases); seed++) {
+        size_t i = seed % COUNT_OF(cases);
+        struct world *world = world_create(seed, NULL);
+        struct client *client = client_connect(world, 0);
+        client_send_frames(client, cases[i].sent);
+        run(world, 200);
+        assert_received(client, cases[i].received);
+        assert_int_equal(stats_of(world).requests, 0);
+        world_destroy(world);
+    }
+}
+
 static void requests_in_flight_are_bounded_and_go_on_as_answers_leave(void **state)
 {
     struct world *world = world_create(2, NULL);
@@ -435,6 +475,20 @@ static void a_silent_connection_is_closed_and_a_waiting_one_is_not(void **state)
     world_destroy(world);
 }
 
+static void no_patience_with_silence_at_all_still_ends(void **state)
+{
+    struct world probe = {0};
+    struct net_options options = options_of(&probe);
+    options.idle_ms_max = 0;
+    struct world *world = world_create(9, &options);
+    struct client *silent = client_connect(world, 0);
+    struct client *other = client_connect(world, 1);
+    run(world, 1000);
+    assert_true(silent->closed);
+    assert_true(other->closed);
+    world_destroy(world);
+}
+
 static void connections_are_bounded_in_all_and_by_address(void **state)
 {
     struct world probe = {0};
@@ -539,6 +593,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_are_echoed_in_order_however_the_network_splits_them),
         cmocka_unit_test(answers_leave_in_the_order_of_the_requests),
+        cmocka_unit_test(an_answer_of_many_ranges_is_sent_once_whatever_stands_before_it),
         cmocka_unit_test(requests_in_flight_are_bounded_and_go_on_as_answers_leave),
         cmocka_unit_test(a_request_that_holds_lets_no_later_one_start),
         cmocka_unit_test(a_later_frame_is_offered_again_when_all_before_it_are_answered),
@@ -546,6 +601,7 @@ int main(void)
         cmocka_unit_test(a_refused_request_closes_the_connection),
         cmocka_unit_test(a_frame_that_drips_meets_its_deadline),
         cmocka_unit_test(a_silent_connection_is_closed_and_a_waiting_one_is_not),
+        cmocka_unit_test(no_patience_with_silence_at_all_still_ends),
         cmocka_unit_test(connections_are_bounded_in_all_and_by_address),
         cmocka_unit_test(
             frames_over_the_receive_memory_wait_and_an_oversized_one_is_admitted_alone),
