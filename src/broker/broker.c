@@ -48,7 +48,8 @@ static void shard_resume_room_waits(struct shard *shard)
     while ((node = list_pop_front(&woken)) != NULL) {
         struct request *request = CONTAINER_OF(node, struct request, link);
         request->resume(request);
-        if (list_node_is_linked(&request->link) && !list_is_empty(&shard->room_waits)) {
+        /* The request may be gone; only one that waits again is in the list, which was empty. */
+        if (!list_is_empty(&shard->room_waits)) {
             /* Still no room: it stays first in line, the others behind it. */
             list_splice(&shard->room_waits, &woken);
         }

@@ -423,14 +423,15 @@ static bool produce_run(struct produce *p, const struct produce_parked *resumed)
 
 static void produce_resume(struct request *request)
 {
-    struct produce p = {.shard = request->shard, .request = request};
+    struct shard *shard = request->shard; /* An answered request may be gone. */
+    struct produce p = {.shard = shard, .request = request};
     const struct produce_parked *resumed = request->state;
     if (!produce_run(&p, resumed) || (p.parked && !produce_park(&p, resumed))) {
         request_close(request, "no memory to go on");
     } else if (!p.parked) {
         (void)produce_finish(&p);
     }
-    arena_reset(&request->shard->scratch);
+    arena_reset(&shard->scratch);
 }
 
 enum net_verdict handle_produce(struct shard *shard, struct request *request)

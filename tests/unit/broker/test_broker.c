@@ -409,6 +409,39 @@ static void produce_that_outruns_the_log_waits_and_keeps_its_order(void **state)
     world_destroy(world);
 }
 
+/* With acks=0 a request is done, and gone with its connection, inside the call that resumes it. */
+static void a_request_that_waits_for_room_outlives_its_connection(void **state)
+{
+    struct world *world = world_create(13, "twinlog.chunk.size=65536\n");
+    struct bytes batch = batch_of(world, 1, 150000, -1, -1);
+    struct link *sender = link_open(world, 0);
+    assert_int_equal(create_topic(sender, "t", 1), KAFKA_NONE);
+    static const struct sim_options slow_disk = {
+        .disk_write_us_min = 20000, .disk_write_us_max = 60000, .offload_us_max = 200000};
+    sim_set_options(world->sim, &slow_disk);
+    struct broker_stats stats = {0};
+    for (int i = 0; i < 2000 && stats.waiting_for_room < 2; i++) {
+        struct produce_parts parts;
+        struct link *link = i % 2 == 0 ? sender : link_open(world, 1 + i % 2);
+        link_send(link, API_PRODUCE, 9, produce_of(&parts, "t", 0, 0, batch));
+        broker_stats_get(world->broker, &stats);
+        if (link != sender) {
+            io_stream_close(link->stream);
+            sim_node_kick(world->peer);
+            world_run(world, 1);
+        }
+    }
+    assert_true(stats.waiting_for_room > 0);
+    io_stream_close(sender->stream);
+    sim_node_kick(world->peer);
+    world_run(world, 20000);
+    broker_stats_get(world->broker, &stats);
+    assert_int_equal(stats.waiting_for_room, 0);
+    assert_int_equal(stats.net.requests, 0);
+    broker_check(world->broker);
+    world_destroy(world);
+}
+
 static void metadata_creates_topics_only_when_both_sides_allow_it(void **state)
 {
     for (int allowed = 0; allowed < 4; allowed++) {
@@ -499,6 +532,7 @@ int main(void)
         cmocka_unit_test(a_waiting_fetch_ends_by_its_time_its_topic_or_its_connection),
         cmocka_unit_test(a_fetch_obeys_its_limits_but_for_the_first_batch),
         cmocka_unit_test(produce_that_outruns_the_log_waits_and_keeps_its_order),
+        cmocka_unit_test(a_request_that_waits_for_room_outlives_its_connection),
         cmocka_unit_test(metadata_creates_topics_only_when_both_sides_allow_it),
         cmocka_unit_test(concurrent_creations_of_one_name_resolve),
         cmocka_unit_test(a_request_waits_for_the_appends_before_it),
