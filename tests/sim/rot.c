@@ -112,6 +112,11 @@ static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size,
         return !frame_has_metadata(content + last, size - last);
     }
     uint64_t block = ALIGN_DOWN(random_below(sim, (uint32_t)size), BLOCK_SIZE);
+    if (random_chance(sim, 70)) {
+        /* Not far below the end, where the newest checkpoint still needs it. */
+        uint64_t back = BLOCK_SIZE * random_between(sim, LAST_FRAMES, 2 * LAST_FRAMES);
+        block = (last + size - MIN(back, size - BLOCK_SIZE)) % size;
+    }
     uint64_t frame = block;
     while (frame > 0 && frame_lsn(content + frame) == 0) {
         frame -= BLOCK_SIZE; /* The middle of a frame belongs to it. */
