@@ -111,6 +111,23 @@ static void shard_fini(struct shard *shard)
     arena_fini(&shard->scratch);
 }
 
+/* Before the log is opened, which writes: what is refused stays as it is. */
+static status shard_check_directory(struct shard *shard)
+{
+    struct log_directory directory;
+    const char *dir = shard->config->log_dir;
+    TRY(log_directory_read(io_disk(shard->io), dir, &directory));
+    uuid_format(&directory.cluster_id, shard->cluster_id);
+    if (directory.node_id != shard->node_id) {
+        trace_error("broker",
+                    "%s was formatted for node.id=%d and node.id=%d is configured: "
+                    "correct one of them",
+                    dir, directory.node_id, shard->node_id);
+        return STATUS(MISMATCH);
+    }
+    return OK;
+}
+
 static status shard_open_log(struct shard *shard)
 {
     const struct broker_config *config = shard->config;
@@ -133,17 +150,9 @@ static status shard_open_log(struct shard *shard)
             },
         .context = shard,
     };
+    TRY(shard_check_directory(shard));
     TRY(log_open(&options, &shard->log));
     shard->log_open = true;
-    const struct log_directory *directory = log_directory_of(shard->log);
-    uuid_format(&directory->cluster_id, shard->cluster_id);
-    if (directory->node_id != shard->node_id) {
-        trace_error("broker",
-                    "%s was formatted for node.id=%d and node.id=%d is configured: "
-                    "correct one of them",
-                    config->log_dir, directory->node_id, shard->node_id);
-        return STATUS(MISMATCH);
-    }
     if (!status_is_ok(shard->metadata_result)) {
         return shard->metadata_result;
     }

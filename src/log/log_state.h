@@ -81,6 +81,7 @@ struct log {
     bool opening;
     bool idle_armed;
     bool hooked;
+    bool orphans_due; /* directories that belong to none are looked for in the first turn */
     bool offline;
     bool offline_told;
     bool disk_full;

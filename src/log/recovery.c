@@ -466,7 +466,8 @@ status log_open(const struct log_options *options, struct log **log)
     opened->hooked = true;
     io_hook_add(opened->io, &opened->hook);
     opened->appended_ns = io_now_ns(opened->io);
-    log_orphans_remove(opened);
+    /* Not now: who opened may still give up, and free what a job works on. */
+    opened->orphans_due = true;
     log_idle_arm(opened);
     writeback_retry_arm(opened);
     log_kick(opened);

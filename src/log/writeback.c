@@ -214,6 +214,10 @@ static bool writeback_is_due(const struct log *log)
 
 void writeback_step(struct log *log)
 {
+    if (log->orphans_due) {
+        log->orphans_due = false;
+        log_orphans_remove(log);
+    }
     struct writeback *writeback = &log->writeback;
     if (writeback->state != WRITEBACK_IDLE || writeback->blocked || log->offline || log->closed) {
         return;
