@@ -195,14 +195,20 @@ static status segment_size_read(struct io_disk *disk, const char *dir, struct se
     return s;
 }
 
-static status segments_fill(struct io_disk *disk, const char *dir, struct segment_names *names,
-                            struct segment *segments)
+/* A reader lists beside a write-back that cuts: what went since its name was read is left out. */
+static status segments_fill(struct io_disk *disk, const char *dir,
+                            const struct segment_names *names, struct segment *segments,
+                            uint32_t *count)
 {
     for (uint32_t i = 0; i < names->count; i++) {
-        segments[i] = (struct segment){names->base_offsets[i], 0, -1};
-        TRY(segment_size_read(disk, dir, &segments[i]));
+        struct segment segment = {names->base_offsets[i], 0, -1};
+        status s = segment_size_read(disk, dir, &segment);
+        if (s.code != STATUS_NOT_FOUND) {
+            TRY(s);
+            segments[(*count)++] = segment;
+        }
     }
-    qsort(segments, names->count, sizeof(*segments), segment_compare);
+    qsort(segments, *count, sizeof(*segments), segment_compare);
     return OK;
 }
 
@@ -218,8 +224,8 @@ status segment_list(struct io_disk *disk, const char *dir, struct segment **segm
     }
     if (status_is_ok(s) && names.count > 0) {
         *segments = calloc(names.count, sizeof(**segments));
-        s = *segments == NULL ? STATUS(NO_MEMORY) : segments_fill(disk, dir, &names, *segments);
-        *count = names.count;
+        s = *segments == NULL ? STATUS(NO_MEMORY)
+                              : segments_fill(disk, dir, &names, *segments, count);
     }
     free(names.base_offsets);
     if (!status_is_ok(s)) {

@@ -131,8 +131,8 @@ MUST_USE status log_partition_add(struct log *log, const char *topic, const stru
                                   struct partition **partition);
 
 /*
- * Removes a partition: waits on it fail with NOT_FOUND, its files are deleted in the background.
- * The pointer is invalid afterwards.
+ * Removes a partition: reads in flight end with NOT_FOUND, waits as if nothing had happened, and
+ * its files are deleted in the background. The pointer is invalid afterwards.
  */
 void log_partition_remove(struct log *log, struct partition *partition);
 
