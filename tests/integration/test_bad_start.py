@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""What keeps a broker from starting is refused with a message that says what, where, and what to do,
-and changes nothing on disk; a full disk refuses writes, serves reads, and is left behind by itself."""
+"""What keeps a broker from starting is refused with a message that says what, where and the remedy,
+and changes nothing on disk. A full disk refuses writes, serves reads, and is got over without help.
+"""
 import contextlib
 import hashlib
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 300
-"""Clients that lie, dawdle, flood and corrupt, while a control client keeps producing and consuming:
+"""Clients that lie, dawdle, flood and corrupt, while a control client goes on writing and reading:
 it must see no error and no explosion of its latency, and the broker's memory stays bounded.
 
     test_hostile.py [--seed N]
