@@ -376,7 +376,7 @@ static bool scan_find(struct workload *workload)
 {
     struct scan *scan = &workload->scan;
     struct model *model = workload->model;
-    for (; scan->topic < model->topic_count; scan->topic++, scan->partition = 0) {
+    for (; scan->topic < model->topic_count; scan->topic++, scan->partition = 0, scan->offset = 0) {
         const struct model_topic *topic = model->topics[scan->topic];
         if (topic->state == MODEL_TOPIC_ALIVE && scan->partition < topic->partition_count) {
             return true;

@@ -126,6 +126,7 @@ static void totals_print(const struct run_totals *t, double seconds)
     LINE("  inside an operation", t->dooms);
     LINE("kills", t->kills);
     LINE("clean stops", t->clean_stops);
+    LINE("tails cut at a start", t->tails_cut);
     LINE("starts that failed", t->failed_starts);
     LINE("formats cut off", t->format_crashes);
     LINE("recoveries done twice", t->twice_recovered);
@@ -139,6 +140,8 @@ static void totals_print(const struct run_totals *t, double seconds)
     LINE("journal wraps", t->target.journal_wraps);
     LINE("checkpoints", t->target.checkpoints);
     LINE("bytes written back", t->target.written_back_bytes);
+    LINE("segments at the end", t->segment_files);
+    LINE("  of partitions", t->segment_dirs);
     LINE("reads from memory", t->target.memory_reads);
     LINE("reads from segments", t->target.segment_reads);
     LINE("duplicates answered", t->target.duplicates);

@@ -43,6 +43,7 @@ struct run {
     bool quiet;   /* no misfortunes any more */
     bool excused; /* the next start may miss what stood last */
     bool verbose;
+    int64_t log_ends; /* of all partitions together when the node went down; -1: not known */
 };
 
 static uint64_t last_hash;
@@ -136,7 +137,7 @@ static void run_init(struct run *run, uint64_t seed, enum run_what what, bool ve
     struct sim_options none = {0};
     struct target_sizes sizes;
     struct workload_shape shape;
-    *run = (struct run){.verbose = verbose, .totals = totals};
+    *run = (struct run){.verbose = verbose, .totals = totals, .log_ends = -1};
     run->sim = sim_create(seed, &none);
     ASSERT(run->sim != NULL);
     run->node = sim_node_add(run->sim, "10.0.0.1");
@@ -182,9 +183,25 @@ static void run_fini(struct run *run)
 
 /* ---------------------------------------------------------------- crash and start */
 
+static int64_t run_log_ends(struct run *run)
+{
+    const struct model *model = &run->model;
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < model->topic_count; i++) {
+        const struct model_topic *topic = model->topics[i];
+        for (uint32_t p = 0; topic->state == MODEL_TOPIC_ALIVE && p < topic->partition_count; p++) {
+            sum += MAX(0, run->target->ops->log_end(run->target, &topic->id, (int32_t)p));
+        }
+    }
+    return sum;
+}
+
 /* A clean shutdown frees the log while its loop lives; a crash takes the loop first. */
 static void run_crash(struct run *run, bool process_only)
 {
+    if (run->target->ops->log_end != NULL && run->log_ends < 0) {
+        run->log_ends = run_log_ends(run);
+    }
     if (run->target->ops->is_stopped(run->target)) {
         run->target->ops->crashed(run->target);
         sim_node_crash(run->node, true);
@@ -236,6 +253,8 @@ static void run_ends_check(struct run *run)
     if (run->target->ops->log_end == NULL) {
         return; /* What reads say has to do. */
     }
+    run->totals->tails_cut += run_log_ends(run) < run->log_ends ? 1 : 0;
+    run->log_ends = -1;
     for (uint32_t i = 0; i < model->topic_count; i++) {
         struct model_topic *topic = model->topics[i];
         if (run->excused && topic->has_id) {
@@ -511,6 +530,28 @@ static void run_drain(struct run *run)
     }
 }
 
+static status segment_count(void *context, const char *name)
+{
+    struct run *run = context;
+    size_t size = strlen(name);
+    if (size > 4 && strcmp(name + size - 4, ".log") == 0) {
+        run->totals->segment_files++;
+    }
+    return OK;
+}
+
+static status directory_count(void *context, const char *name)
+{
+    struct run *run = context;
+    char path[64];
+    if (strncmp(name, "topic", 5) == 0) {
+        run->totals->segment_dirs++;
+        snprintf(path, sizeof(path), TARGET_DIR "/%s", name);
+        return io_dir_list(sim_node_disk(run->node), path, segment_count, run);
+    }
+    return OK;
+}
+
 static void run_finish(struct run *run)
 {
     options_heal(run);
@@ -538,6 +579,8 @@ static void run_finish(struct run *run)
     if (!workload_scan_is_complete(run->workload)) {
         violation("after a clean stop, everything cannot be read");
     }
+    status s = io_dir_list(sim_node_disk(run->node), TARGET_DIR, directory_count, run);
+    ASSERT(status_is_ok(s) || s.code == STATUS_NOT_FOUND);
     run_crash(run, false);
 }
 

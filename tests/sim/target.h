@@ -9,6 +9,8 @@
 
 #include "model.h"
 
+#define TARGET_DIR "/data/twinlog" /* on the node's disk */
+
 enum request_kind {
     REQUEST_PRODUCE,
     REQUEST_FETCH,

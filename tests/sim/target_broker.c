@@ -11,7 +11,6 @@
 #include "violation.h"
 #include "wire.h"
 
-#define LOG_DIR      "/data/twinlog"
 #define NODE_HOST    "10.0.0.1"
 #define CLIENT_HOST  "10.0.0.2"
 #define PORT         9092
@@ -273,7 +272,7 @@ static void on_turn_end(struct io_hook *hook)
 static status target_format(struct target *target)
 {
     struct log_format_options options = {
-        .dir = LOG_DIR,
+        .dir = TARGET_DIR,
         .cluster_id = {{7}},
         .node_id = 1,
         .shard_count = 1,
@@ -393,7 +392,7 @@ static void config_make(struct broker_config *config, const struct target_sizes 
     broker_config_init(config);
     status s = broker_config_parse(config,
                                    bytes_of("listeners=PLAINTEXT://" NODE_HOST ":9092\n"
-                                            "log.dirs=" LOG_DIR "\n"),
+                                            "log.dirs=" TARGET_DIR "\n"),
                                    &report);
     ASSERT(status_is_ok(s));
     s = broker_config_finish(config, &report);

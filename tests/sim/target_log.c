@@ -12,7 +12,6 @@
 #include "target.h"
 #include "violation.h"
 
-#define LOG_DIR        "/data/twinlog"
 #define LINE_SIZE      64u
 #define CATALOG_SIZE   512u
 #define PRODUCER_FIRST 1000 /* producer ids begin here */
@@ -449,7 +448,7 @@ static void on_turn_end(struct io_hook *hook)
 static status target_format(struct target *target)
 {
     struct log_format_options options = {
-        .dir = LOG_DIR,
+        .dir = TARGET_DIR,
         .cluster_id = {{7}},
         .node_id = 1,
         .shard_count = 1,
@@ -471,7 +470,7 @@ static status target_start(struct target *target)
     struct target_log *t = log_of(target);
     struct log_options options = {
         .io = sim_node_io(target->node),
-        .dir = LOG_DIR,
+        .dir = TARGET_DIR,
         .frame_size_max = target->sizes.frame_size,
         .writes_in_flight = target->sizes.writes_in_flight,
         .chunk_size = target->sizes.chunk_size,
