@@ -84,9 +84,9 @@ status io_path_remove(struct io_disk *disk, const char *path)
     return disk->ops->path_remove(disk, path);
 }
 
-status io_disk_sync(struct io_disk *disk, const char *path)
+status io_disk_sync(struct io_file *file)
 {
-    return disk->ops->disk_sync(disk, path);
+    return file->disk->ops->disk_sync(file);
 }
 
 status io_disk_space(struct io_disk *disk, const char *path, uint64_t *free_size,

@@ -244,16 +244,10 @@ static status disk_path_remove(struct io_disk *disk, const char *path)
     return disk_status(unlink(path));
 }
 
-static status disk_sync(struct io_disk *disk, const char *path)
+static status disk_sync(struct io_file *file)
 {
     TRY(disk_fault(FAULT_DISK_SYNC));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return status_from_errno(errno);
-    }
-    status result = disk_status(syncfs(fd));
-    close(fd);
-    return result;
+    return disk_status(syncfs(disk_file_of(file)->fd));
 }
 
 static status disk_space(struct io_disk *disk, const char *path, uint64_t *free_size,

@@ -108,7 +108,7 @@ struct io_disk_ops {
     status (*dir_remove)(struct io_disk *disk, const char *path);
     status (*path_rename)(struct io_disk *disk, const char *from, const char *to);
     status (*path_remove)(struct io_disk *disk, const char *path);
-    status (*disk_sync)(struct io_disk *disk, const char *path);
+    status (*disk_sync)(struct io_file *file);
     status (*disk_space)(struct io_disk *disk, const char *path, uint64_t *free_size,
                          uint64_t *total_size);
     void (*disk_facts)(struct io_disk *disk, const char *path, struct io_disk_facts *facts);

@@ -372,12 +372,10 @@ static status disk_path_remove(struct io_disk *base, const char *path)
     return sim_tree_remove(&disk_of(base)->tree, path, false);
 }
 
-static status disk_sync(struct io_disk *base, const char *path)
+static status disk_sync(struct io_file *base)
 {
-    struct sim_disk *disk = disk_of(base);
-    struct sim_inode *inode;
-    TRY(sim_disk_enter(disk));
-    TRY(sim_tree_find(&disk->tree, path, &inode));
+    struct sim_disk *disk = disk_of(base->disk);
+    TRY(file_enter(file_of(base), 0));
     bool fails = sync_fails(&disk->medium);
     LIST_FOREACH_SAFE (node, &disk->medium.dirty) {
         struct sim_inode *dirty = CONTAINER_OF(node, struct sim_inode, dirty_link);

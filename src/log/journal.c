@@ -684,6 +684,11 @@ void journal_counts(const struct journal *journal, uint64_t *frames, uint64_t *b
     *syncs = journal->sync_count;
 }
 
+struct io_file *journal_file(const struct journal *journal)
+{
+    return journal->files[0];
+}
+
 bool journal_is_idle(const struct journal *journal)
 {
     if (journal->is_failed) {

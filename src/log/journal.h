@@ -195,6 +195,9 @@ uint64_t journal_size(const struct journal *journal);
 void journal_counts(const struct journal *journal, uint64_t *frames, uint64_t *bytes,
                     uint64_t *syncs);
 
+/* A file on the log's file system that is open as long as the journal. */
+struct io_file *journal_file(const struct journal *journal);
+
 /* True when nothing is open, sealed or in flight. */
 bool journal_is_idle(const struct journal *journal);
 

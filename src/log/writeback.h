@@ -68,6 +68,7 @@ struct writeback_job {
     struct log *log;
     struct io_disk *disk;
     const char *dir;
+    struct io_file *anchor; /* open since the start: its syncfs hears of every failed write */
     struct writeback_item *items;
     uint32_t item_count;
     struct segment_batch *batches;

@@ -91,6 +91,7 @@ bool writeback_job_build(struct log *log, struct writeback_job *job, bool all)
         .log = log,
         .disk = io_disk(log->io),
         .dir = log->options.dir,
+        .anchor = journal_file(log->journal),
         .started_ns = io_now_ns_exact(log->io),
     };
     job->job.context = job;
@@ -218,7 +219,7 @@ static status job_sync(struct writeback_job *job)
 {
     const struct sync_set *set = &job->sync;
     if (set->all) {
-        return io_disk_sync(job->disk, job->dir);
+        return io_disk_sync(job->anchor);
     }
     for (uint32_t i = 0; i < set->count; i++) {
         const struct sync_entry *entry = &set->entries[i];

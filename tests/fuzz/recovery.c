@@ -449,9 +449,9 @@ static void damaged_write(struct world *world, const struct damaged *damaged)
             result = io_file_write(file, from->data, from->size, 0);
             fuzz_require(status_is_ok(result), "a file can be written");
         }
+        fuzz_require(status_is_ok(io_disk_sync(file)), "the disk can be synced");
         io_file_close(file);
     }
-    fuzz_require(status_is_ok(io_disk_sync(disk, DIR_PATH)), "the disk can be synced");
 }
 
 /* ---------------------------------------------------------------- a run */

@@ -85,8 +85,12 @@ MUST_USE status io_path_rename(struct io_disk *disk, const char *from, const cha
 /* Removes a file. NOT_FOUND. */
 MUST_USE status io_path_remove(struct io_disk *disk, const char *path);
 
-/* syncfs of the file system that holds `path`: everything written to it before is durable. */
-MUST_USE status io_disk_sync(struct io_disk *disk, const char *path);
+/*
+ * syncfs of the file system that holds `file`: everything written to it before is durable. The
+ * kernel tells each open file once of a write that failed in the background, whoever else was told;
+ * so the file has to be open since before the first of the writes that the sync is about.
+ */
+MUST_USE status io_disk_sync(struct io_file *file);
 
 /* Free bytes for this process, and the file system's size in bytes. */
 MUST_USE status io_disk_space(struct io_disk *disk, const char *path, uint64_t *free_size,

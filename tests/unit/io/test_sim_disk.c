@@ -459,8 +459,9 @@ static void a_disk_sync_makes_all_content_and_names_durable(void **state)
         struct world world = world_create(seed, &no_faults);
         assert_ok(io_dir_create(world.disk, "/d"));
         must_write(must_open(&world, "/d/a", IO_FILE_CREATE), "one", 0);
-        must_write(must_open(&world, "/b", IO_FILE_CREATE), "two", 5000);
-        assert_ok(io_disk_sync(world.disk, "/d"));
+        struct io_file *file = must_open(&world, "/b", IO_FILE_CREATE);
+        must_write(file, "two", 5000);
+        assert_ok(io_disk_sync(file));
         world_crash(&world, false);
         uint64_t size;
         assert_true(file_says(must_open(&world, "/d/a", 0), "one"));
