@@ -439,7 +439,7 @@ void workload_scan_go_on(struct workload *workload)
                                      .done = on_scanned,
                                      .context = workload,
                                      .offset = scan->offset,
-                                     .size_max = random_between(workload->sim, 1, 65536)};
+                                     .size_max = random_between(workload->sim, 2048, 65536)};
     workload->target->ops->submit(workload->target, &scan->request);
 }
 

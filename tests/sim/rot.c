@@ -19,7 +19,7 @@
 #define ENTRY_TOPIC_OFFSET  8u
 
 #define ROT_SIZE    4u
-#define LAST_FRAMES 16u /* more than can be in flight: below them everything is proved synced */
+#define LAST_FRAMES 14u /* more than can be in flight: below them everything is proved synced */
 
 static void journal_name(char path[64], uint32_t index)
 {
@@ -97,7 +97,22 @@ static bool frame_has_metadata(const uint8_t *frame, uint64_t room)
     return false;
 }
 
-/* A place in the frame that stands last, or in a block far below it. False: not this time. */
+/* A place in a frame that has a later one to prove that it was synced, if its LSN is still there.
+ */
+static bool place_proved(struct sim *sim, const uint8_t *content, uint64_t size, uint64_t lsn_max,
+                         uint64_t *position)
+{
+    uint64_t back = random_between(sim, LAST_FRAMES, 3 * LAST_FRAMES);
+    for (uint64_t at = 0; at < size && lsn_max > back; at += BLOCK_SIZE) {
+        if (frame_lsn(content + at) == lsn_max - back) {
+            *position = at + random_below(sim, FRAME_HEADER_SIZE);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A place in the frame that stands last, or far below it. False: not this time. */
 static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size, uint64_t *position,
                          bool *is_last)
 {
@@ -111,18 +126,7 @@ static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size,
         *position = last + CHECKSUM_OFFSET + random_below(sim, 80);
         return !frame_has_metadata(content + last, size - last);
     }
-    uint64_t block = ALIGN_DOWN(random_below(sim, (uint32_t)size), BLOCK_SIZE);
-    if (random_chance(sim, 70)) {
-        /* Not far below the end, where the newest checkpoint still needs it. */
-        uint64_t back = BLOCK_SIZE * random_between(sim, LAST_FRAMES, 2 * LAST_FRAMES);
-        block = (last + size - MIN(back, size - BLOCK_SIZE)) % size;
-    }
-    uint64_t frame = block;
-    while (frame > 0 && frame_lsn(content + frame) == 0) {
-        frame -= BLOCK_SIZE; /* The middle of a frame belongs to it. */
-    }
-    *position = block + random_below(sim, BLOCK_SIZE - ROT_SIZE);
-    return frame_lsn(content + frame) + LAST_FRAMES < lsn_max;
+    return place_proved(sim, content, size, lsn_max, position);
 }
 
 bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t journal_size,

@@ -115,7 +115,7 @@ static void sizes_draw(struct sim *sim, struct target_sizes *sizes)
         .checkpoint_idle_ms = random_between(sim, 5, 200),
         .partition = {.segment_size = random_between(sim, 16, 64) << 10,
                       .segment_ms =
-                          random_chance(sim, 30) ? random_between(sim, 5, 100) : INT64_MAX,
+                          random_chance(sim, 30) ? random_between(sim, 20, 200) : INT64_MAX,
                       .index_interval_size = random_between(sim, 512, 4096)},
     };
 }
@@ -499,13 +499,13 @@ static void run_life(struct run *run)
         run_scan(run);
     }
     if (!run_is_down(run)) {
-        run_work(run, random_between(run->sim, 10, 500));
+        run_work(run, random_between(run->sim, 10, 350));
     }
     uint32_t draw = random_below(run->sim, 20);
     enum end end = draw < 6    ? END_POWER_CUT
                    : draw < 11 ? END_KILL
                    : draw < 16 ? END_DOOM
-                   : draw < 18 ? END_STOP
+                   : draw < 17 ? END_STOP
                                : END_ROT;
     run_end(run, end);
 }

@@ -163,6 +163,7 @@ static enum reply reply_of(int16_t error)
         return REPLY_GONE;
     case KAFKA_KAFKA_STORAGE_ERROR:
     case KAFKA_REQUEST_TIMED_OUT:
+    case KAFKA_COORDINATOR_NOT_AVAILABLE: /* No producer id from a log that is offline. */
         return REPLY_FAILED;
     case KAFKA_OUT_OF_ORDER_SEQUENCE_NUMBER:
         return REPLY_OUT_OF_ORDER;
