@@ -93,11 +93,11 @@ static void shard_init(struct shard *shard, struct broker *broker, struct io *io
     *shard = (struct shard){
         .broker = broker,
         .io = io,
-        .config = config,
         .node_id = (int32_t)config->node_id,
         .metadata_result = OK,
     };
     metadata_init(&shard->metadata, config, &shard->log);
+    shard->config = &shard->metadata.config;
     arena_init(&shard->scratch, SCRATCH_SIZE_MAX);
     list_init(&shard->room_waits);
     list_init(&shard->producer_id_waits);

@@ -157,14 +157,21 @@ static status config_fail(struct config_report *report, const char *format, ...)
     return STATUS(INVALID);
 }
 
-static const struct config_key *config_find(const char *name)
+const struct config_key *broker_config_find(struct bytes name)
 {
     for (size_t i = 0; i < COUNT_OF(config_keys); i++) {
-        if (strcmp(config_keys[i].name, name) == 0) {
+        if (bytes_equal(bytes_of(config_keys[i].name), name)) {
             return &config_keys[i];
         }
     }
     return NULL;
+}
+
+_Static_assert(COUNT_OF(config_keys) <= 64, "a bit of `given` for each");
+
+bool broker_config_is_given(const struct broker_config *config, const struct config_key *key)
+{
+    return (config->given >> (key - config_keys) & 1) != 0;
 }
 
 static status config_set_number(struct broker_config *config, const struct config_key *key,
@@ -203,6 +210,7 @@ static status config_set(struct broker_config *config, const struct config_key *
                          const char *name, const char *value, int64_t factor,
                          struct config_report *report)
 {
+    config->given |= UINT64_C(1) << (key - config_keys);
     switch (key->type) {
     case CONFIG_INT:
     case CONFIG_LONG:
@@ -253,13 +261,13 @@ static status config_assign(struct broker_config *config, const char *name, cons
                             struct config_report *report)
 {
     TRY(config_refuse_security(name, value, report));
-    const struct config_key *key = config_find(name);
+    const struct config_key *key = broker_config_find(bytes_of(name));
     if (key != NULL) {
         return config_set(config, key, name, value, 1, report);
     }
     for (size_t i = 0; i < COUNT_OF(config_aliases); i++) {
         if (strcmp(config_aliases[i].name, name) == 0) {
-            key = config_find(config_aliases[i].target);
+            key = broker_config_find(bytes_of(config_aliases[i].target));
             ASSERT(key != NULL);
             return config_set(config, key, name, value, config_aliases[i].factor, report);
         }
@@ -280,6 +288,7 @@ void broker_config_init(struct broker_config *config)
         status result = config_set(config, key, key->name, key->preset, 1, &report);
         ASSERT(status_is_ok(result));
     }
+    config->given = 0;
 }
 
 status broker_config_parse(struct broker_config *config, struct bytes text,

@@ -21,7 +21,10 @@ static struct api_entry dispatch_entries[] = {
     {API_DELETE_TOPICS, 1, 6, .keeps = true, .handler = handle_delete_topics},
     {API_INIT_PRODUCER_ID, 0, 5, .keeps = true, .handler = handle_init_producer_id},
     {API_DESCRIBE_CONFIGS, 1, 4, .keeps = true, .handler = handle_describe_configs},
+    {API_ALTER_CONFIGS, 0, 2, .keeps = true, .handler = handle_alter_configs},
     {API_CREATE_PARTITIONS, 0, 3, .keeps = true, .handler = handle_create_partitions},
+    {API_INCREMENTAL_ALTER_CONFIGS, 0, 1, .keeps = true,
+     .handler = handle_incremental_alter_configs},
     {API_DESCRIBE_CLUSTER, 0, 2, .handler = handle_describe_cluster},
 };
 

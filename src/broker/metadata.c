@@ -1,5 +1,6 @@
 #include "metadata.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "twinlog/core/assert.h"
@@ -9,14 +10,14 @@
 
 void metadata_init(struct metadata *metadata, const struct broker_config *config, struct log **log)
 {
-    *metadata = (struct metadata){.config = config, .log = log};
+    *metadata = (struct metadata){.given = config, .config = *config, .log = log};
     arena_init(&metadata->scratch, SCRATCH_SIZE_MAX);
 }
 
 static void topic_free(struct topic *topic)
 {
     free(topic->name);
-    free(topic->overrides);
+    overrides_free(&topic->overrides);
     free(topic->partitions);
     free(topic);
 }
@@ -38,6 +39,9 @@ void metadata_fini(struct metadata *metadata)
         struct pending_topic *next = pending->hh.next;
         free(pending);
         pending = next;
+    }
+    for (int i = 0; i < BROKER_LAYER_COUNT; i++) {
+        overrides_free(&metadata->broker_overrides[i]);
     }
     arena_fini(&metadata->scratch);
 }
@@ -185,40 +189,24 @@ static status topic_grow(struct metadata *metadata, struct topic *topic, int32_t
     return OK;
 }
 
-/* Copies names and values behind the array, so that one free() does. */
-static status topic_keep_overrides(struct topic *topic, const struct topic_record *record)
+/* Works out its settings anew, and tells the log. */
+static void topic_configure(const struct metadata *metadata, struct topic *topic)
 {
-    if (record->configs_count <= 0) {
-        return OK;
-    }
-    size_t size = 0;
-    for (int32_t i = 0; i < record->configs_count; i++) {
-        size += sizeof(struct topic_record_config) + record->configs[i].name.size +
-                record->configs[i].value.size;
-    }
-    topic->overrides = malloc(size);
-    if (topic->overrides == NULL) {
-        return STATUS(NO_MEMORY);
-    }
-    uint8_t *text = (uint8_t *)(topic->overrides + record->configs_count);
     char message[256];
-    for (int32_t i = 0; i < record->configs_count; i++) {
-        const struct topic_record_config *from = &record->configs[i];
-        struct topic_record_config *to = &topic->overrides[i];
-        to->name = (struct bytes){memcpy(text, from->name.data, from->name.size), from->name.size};
-        text += from->name.size;
-        to->value =
-            (struct bytes){memcpy(text, from->value.data, from->value.size), from->value.size};
-        text += from->value.size;
+    topic_config_init(&topic->config, &metadata->config);
+    for (int32_t i = 0; i < topic->overrides.count; i++) {
+        const struct topic_record_config *item = &topic->overrides.items[i];
         /* A setting of an older release that is not known any more is kept and not acted on. */
         status result =
-            topic_config_set(&topic->config, to->name, to->value, message, sizeof(message));
+            topic_config_set(&topic->config, item->name, item->value, message, sizeof(message));
         if (!status_is_ok(result)) {
             trace_warn("metadata", "topic %s: %s; the default is used", topic->name, message);
         }
     }
-    topic->override_count = record->configs_count;
-    return OK;
+    struct partition_config config = topic_config_of_partition(&topic->config);
+    for (int32_t i = 0; i < topic->partition_count; i++) {
+        log_partition_configure(topic->partitions[i], &config);
+    }
 }
 
 static status topic_create(struct metadata *metadata, const struct topic_record *record)
@@ -235,12 +223,12 @@ static status topic_create(struct metadata *metadata, const struct topic_record 
     topic->name = name;
     topic->name_size = record->name.size;
     topic->id = record->topic_id;
-    topic_config_init(&topic->config, metadata->config);
     HASH_ADD_KEYPTR(by_name, metadata->by_name, topic->name, topic->name_size, topic);
     HASH_ADD(by_id, metadata->by_id, id, sizeof(topic->id), topic);
     metadata->topic_count++;
     pending_remove(metadata, record->name);
-    TRY(topic_keep_overrides(topic, record));
+    TRY(overrides_set(&topic->overrides, record->configs, record->configs_count));
+    topic_configure(metadata, topic);
     return topic_grow(metadata, topic, record->partition_count);
 }
 
@@ -280,6 +268,73 @@ static status apply_remove_topic(struct metadata *metadata,
     return OK;
 }
 
+/* The record's settings, in the type of the overrides. */
+static struct topic_record_config *config_record_items(struct metadata *metadata,
+                                                       const struct config_record *record)
+{
+    size_t count = (size_t)MAX(record->configs_count, 0);
+    struct topic_record_config *items = arena_array(&metadata->scratch, count, sizeof(*items));
+    for (size_t i = 0; items != NULL && i < count; i++) {
+        items[i].name = record->configs[i].name;
+        items[i].value = record->configs[i].value;
+    }
+    return items;
+}
+
+static void broker_layer_apply(struct metadata *metadata, const struct overrides *layer)
+{
+    char assignment[256 + CONFIG_TOPIC_VALUE_SIZE];
+    for (int32_t i = 0; i < layer->count; i++) {
+        const struct topic_record_config *item = &layer->items[i];
+        struct config_report report = {0};
+        snprintf(assignment, sizeof(assignment), "%.*s=%.*s", (int)item->name.size,
+                 (const char *)item->name.data, (int)item->value.size,
+                 (const char *)item->value.data);
+        if (!status_is_ok(broker_config_override(&metadata->config, assignment, &report))) {
+            trace_warn("metadata", "%s: the start's setting is used", report.error);
+        }
+    }
+}
+
+static void broker_configure(struct metadata *metadata)
+{
+    metadata->config = *metadata->given;
+    for (int i = 0; i < BROKER_LAYER_COUNT; i++) {
+        broker_layer_apply(metadata, &metadata->broker_overrides[i]);
+    }
+    metadata->config.given = metadata->given->given;
+    for (struct topic *topic = metadata->by_name; topic != NULL; topic = topic->by_name.next) {
+        topic_configure(metadata, topic);
+    }
+}
+
+static status apply_config(struct metadata *metadata, const struct config_record *record)
+{
+    const struct topic_record_config *items = config_record_items(metadata, record);
+    if (items == NULL) {
+        return STATUS(NO_MEMORY);
+    }
+    if (record->resource_type == RESOURCE_BROKER) {
+        enum broker_layer layer =
+            record->resource_name.size == 0 ? BROKER_LAYER_ALL : BROKER_LAYER_OWN;
+        metadata->broker_config_lsn = 0;
+        TRY(overrides_set(&metadata->broker_overrides[layer], items, record->configs_count));
+        broker_configure(metadata);
+        return OK;
+    }
+    if (record->resource_type != RESOURCE_TOPIC) {
+        return STATUS(UNSUPPORTED);
+    }
+    struct topic *topic = metadata_topic_by_id(metadata, &record->topic_id);
+    if (topic == NULL) {
+        return STATUS(CORRUPT);
+    }
+    topic->config_lsn = 0;
+    TRY(overrides_set(&topic->overrides, items, record->configs_count));
+    topic_configure(metadata, topic);
+    return OK;
+}
+
 static status decode_body(struct metadata *metadata, const struct message_type *type,
                           uint32_t version, struct bytes body, void *message)
 {
@@ -305,6 +360,7 @@ static status apply_record(struct metadata *metadata, struct bytes value)
         struct remove_topic_record remove_topic;
         struct producer_ids_record producer_ids;
         struct cluster_record cluster;
+        struct config_record config;
     } record;
     switch (type) {
     case RECORD_TYPE_TOPIC:
@@ -320,6 +376,9 @@ static status apply_record(struct metadata *metadata, struct bytes value)
         return OK;
     case RECORD_TYPE_CLUSTER:
         return decode_body(metadata, &cluster_record_type, version, body, &record.cluster);
+    case RECORD_TYPE_CONFIG:
+        TRY(decode_body(metadata, &config_record_type, version, body, &record.config));
+        return apply_config(metadata, &record.config);
     default:
         return STATUS(UNSUPPORTED);
     }

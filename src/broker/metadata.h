@@ -13,6 +13,7 @@
 
 #include "twinlog/protocol/messages.h"
 
+#include "overrides.h"
 #include "topic_config.h"
 
 #define TOPIC_NAME_SIZE_MAX 249u
@@ -24,12 +25,12 @@ struct topic {
     int32_t partition_count;
     struct partition **partitions;
     struct topic_config config;
-    struct topic_record_config *overrides; /* as the record gave them; one allocation */
-    int32_t override_count;
+    struct overrides overrides;
     bool internal;
     /* A removal, or more partitions, are on their way into the log up to this LSN; 0: nothing. */
     uint64_t change_lsn;
     bool removing;
+    uint64_t config_lsn; /* the same of its settings */
     UT_hash_handle by_name;
     UT_hash_handle by_id;
 };
@@ -41,9 +42,15 @@ struct pending_topic {
     UT_hash_handle hh;
 };
 
+/* Settings of brokers: those of all, and those of this one, which go before. */
+enum broker_layer { BROKER_LAYER_ALL, BROKER_LAYER_OWN, BROKER_LAYER_COUNT };
+
 struct metadata {
-    const struct broker_config *config;
-    struct log **log; /* set while log_open() runs */
+    const struct broker_config *given; /* as the broker was started with */
+    struct broker_config config;       /* the same under the settings of brokers */
+    struct overrides broker_overrides[BROKER_LAYER_COUNT];
+    uint64_t broker_config_lsn; /* a change of them is on its way up to this LSN; 0: none */
+    struct log **log;           /* set while log_open() runs */
     struct topic *by_name;
     struct topic *by_id;
     struct pending_topic *pending;
@@ -53,7 +60,7 @@ struct metadata {
     struct arena scratch;
 };
 
-/* Empty; `log` is where log_open() puts its log. */
+/* Empty; `config` outlives it; `log` is where log_open() puts its log. */
 void metadata_init(struct metadata *metadata, const struct broker_config *config, struct log **log);
 
 /* Frees the image; partitions belong to the log. */

@@ -73,6 +73,14 @@ struct api_entry {
     const struct api *api; /* set by dispatch_check */
 };
 
+/*
+ * What may be done (KIP-430), a bit per AclOperation: everything, as nothing is forbidden here.
+ * Topics: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS. Clusters:
+ * CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE.
+ */
+#define TOPIC_OPERATIONS   3576
+#define CLUSTER_OPERATIONS 8096
+
 /* The port clients are told. */
 int32_t shard_advertised_port(const struct shard *shard);
 
@@ -163,6 +171,19 @@ enum kafka_error topic_name_check(struct shard *shard, struct bytes name, struct
 MUST_USE status topic_create_append(struct shard *shard, struct topic_creation *creation,
                                     uint64_t *lsn);
 
+/* How often a name stands in one request. */
+enum name_use {
+    NAME_ONCE,
+    NAME_TWICE, /* the first of several */
+    NAME_AGAIN, /* one of the others */
+};
+
+/*
+ * Judges each of `count` names, in time that grows with n log n: a request may hold millions. Null
+ * names differ from all. NULL when memory is out.
+ */
+const enum name_use *names_judge(struct arena *arena, const struct bytes *names, size_t count);
+
 /* printf into the arena; a static text when it is full. */
 const char *arena_printf(struct arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
 
@@ -173,6 +194,7 @@ void fetch_finish_all(struct shard *shard);
 
 /* ---------------------------------------------------------------- handlers/ */
 
+enum net_verdict handle_alter_configs(struct shard *shard, struct request *request);
 enum net_verdict handle_api_versions(struct shard *shard, struct request *request);
 enum net_verdict handle_create_partitions(struct shard *shard, struct request *request);
 enum net_verdict handle_create_topics(struct shard *shard, struct request *request);
@@ -181,6 +203,7 @@ enum net_verdict handle_describe_cluster(struct shard *shard, struct request *re
 enum net_verdict handle_describe_configs(struct shard *shard, struct request *request);
 enum net_verdict handle_fetch(struct shard *shard, struct request *request);
 enum net_verdict handle_find_coordinator(struct shard *shard, struct request *request);
+enum net_verdict handle_incremental_alter_configs(struct shard *shard, struct request *request);
 enum net_verdict handle_init_producer_id(struct shard *shard, struct request *request);
 enum net_verdict handle_list_offsets(struct shard *shard, struct request *request);
 enum net_verdict handle_metadata(struct shard *shard, struct request *request);

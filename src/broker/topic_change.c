@@ -21,6 +21,51 @@ const char *arena_printf(struct arena *arena, const char *format, ...)
     return kept == NULL ? "out of memory" : memcpy(kept, text, size);
 }
 
+struct placed_name {
+    struct bytes name;
+    size_t place;
+};
+
+static int placed_name_compare(const void *left, const void *right)
+{
+    const struct placed_name *a = left;
+    const struct placed_name *b = right;
+    size_t size = MIN(a->name.size, b->name.size);
+    int order = size == 0 ? 0 : memcmp(a->name.data, b->name.data, size);
+    if (order == 0 && a->name.size != b->name.size) {
+        order = a->name.size < b->name.size ? -1 : 1;
+    }
+    if (order == 0) {
+        order = a->place < b->place ? -1 : 1;
+    }
+    return order;
+}
+
+const enum name_use *names_judge(struct arena *arena, const struct bytes *names, size_t count)
+{
+    enum name_use *uses = arena_array(arena, count, sizeof(*uses));
+    struct placed_name *sorted = arena_array(arena, count, sizeof(*sorted));
+    if (uses == NULL || sorted == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = (struct placed_name){names[i], i};
+    }
+    if (count > 1) {
+        qsort(sorted, count, sizeof(*sorted), placed_name_compare);
+    }
+    for (size_t i = 1; i < count; i++) {
+        const struct placed_name *before = &sorted[i - 1];
+        if (!bytes_is_null(sorted[i].name) && bytes_equal(before->name, sorted[i].name)) {
+            uses[sorted[i].place] = NAME_AGAIN;
+            if (uses[before->place] == NAME_ONCE) {
+                uses[before->place] = NAME_TWICE;
+            }
+        }
+    }
+    return uses;
+}
+
 /* Type, version 0 and body: what metadata_apply() reads. */
 static status record_value_write(enum record_type type, const struct message_type *message_type,
                                  const void *record, uint8_t *to, uint32_t size,

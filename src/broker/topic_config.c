@@ -1,5 +1,6 @@
 #include "topic_config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,56 +10,88 @@
 
 #define NOT_USED       SIZE_MAX
 #define USED(member)   offsetof(struct topic_config, member)
-#define VALUE_SIZE_MAX 1024u
+#define VALUE_SIZE_MAX CONFIG_TOPIC_VALUE_SIZE
 
 /* clang-format off */
 static const struct topic_key topic_keys[] = {
-    {"cleanup.policy", TOPIC_LIST, "delete", "log.cleanup.policy", 0, 0, "delete,compact", NULL,
-     USED(compacted)},
-    {"compression.gzip.level", TOPIC_INT, "-1", NULL, -1, 9, NULL, NULL, NOT_USED},
-    {"compression.lz4.level", TOPIC_INT, "9", NULL, 1, 17, NULL, NULL, NOT_USED},
-    {"compression.type", TOPIC_CHOICE, "producer", NULL, 0, 0,
-     "producer,uncompressed,gzip,snappy,lz4,zstd", "uncompressed,gzip,snappy,lz4,zstd", NOT_USED},
-    {"compression.zstd.level", TOPIC_INT, "3", NULL, -131072, 22, NULL, NULL, NOT_USED},
-    {"delete.retention.ms", TOPIC_LONG, "86400000", NULL, 0, INT64_MAX, NULL, NULL, NOT_USED},
-    {"file.delete.delay.ms", TOPIC_LONG, "60000", NULL, 0, INT64_MAX, NULL, NULL, NOT_USED},
-    {"flush.messages", TOPIC_LONG, "9223372036854775807", NULL, 1, INT64_MAX, NULL, NULL,
-     NOT_USED},
-    {"flush.ms", TOPIC_LONG, "9223372036854775807", NULL, 0, INT64_MAX, NULL, NULL, NOT_USED},
-    {"follower.replication.throttled.replicas", TOPIC_LIST, "", NULL, 0, 0, NULL, NULL, NOT_USED},
-    {"index.interval.bytes", TOPIC_INT, "4096", "log.index.interval.bytes", 0, INT32_MAX, NULL,
-     NULL, USED(index_interval_size)},
-    {"leader.replication.throttled.replicas", TOPIC_LIST, "", NULL, 0, 0, NULL, NULL, NOT_USED},
-    {"local.retention.bytes", TOPIC_LONG, "-2", NULL, -2, INT64_MAX, NULL, NULL, NOT_USED},
-    {"local.retention.ms", TOPIC_LONG, "-2", NULL, -2, INT64_MAX, NULL, NULL, NOT_USED},
-    {"max.compaction.lag.ms", TOPIC_LONG, "9223372036854775807", NULL, 1, INT64_MAX, NULL, NULL,
-     NOT_USED},
-    {"max.message.bytes", TOPIC_INT, "1048588", "message.max.bytes", 0, INT32_MAX, NULL, NULL,
-     USED(message_size_max)},
+    {"cleanup.policy", TOPIC_LIST, "delete", "log.cleanup.policy", true, 0, 0, "compact,delete",
+     NULL, USED(compacted),
+     "What happens to old segments: delete removes them by age or size, compact keeps the newest "
+     "record of each key; an empty list keeps everything."},
+    {"compression.gzip.level", TOPIC_INT, "-1", "compression.gzip.level", true, -1, 9, NULL, NULL,
+     NOT_USED, "The level for compression.type=gzip; -1 is the codec's own default."},
+    {"compression.lz4.level", TOPIC_INT, "9", "compression.lz4.level", true, 1, 17, NULL, NULL,
+     NOT_USED, "The level for compression.type=lz4."},
+    {"compression.type", TOPIC_CHOICE, "producer", "compression.type", true, 0, 0,
+     "uncompressed,zstd,lz4,snappy,gzip,producer", "uncompressed,gzip,snappy,lz4,zstd", NOT_USED,
+     "How batches are compressed; this broker keeps them as the producer sent them."},
+    {"compression.zstd.level", TOPIC_INT, "3", "compression.zstd.level", true, -131072, 22, NULL,
+     NULL, NOT_USED, "The level for compression.type=zstd."},
+    {"delete.retention.ms", TOPIC_LONG, "86400000", "log.cleaner.delete.retention.ms", true, 0,
+     INT64_MAX, NULL, NULL, NOT_USED,
+     "How long the mark of a deleted key stays in a compacted topic."},
+    {"file.delete.delay.ms", TOPIC_LONG, "60000", "log.segment.delete.delay.ms", true, 0,
+     INT64_MAX, NULL, NULL, NOT_USED, "How long a file waits before it is deleted for good."},
+    {"flush.messages", TOPIC_LONG, "9223372036854775807", "log.flush.interval.messages", true, 1,
+     INT64_MAX, NULL, NULL, NOT_USED,
+     "Records between forced syncs; this broker syncs before every acknowledgement."},
+    {"flush.ms", TOPIC_LONG, "9223372036854775807", "log.flush.interval.ms", false, 0, INT64_MAX,
+     NULL, NULL, NOT_USED,
+     "Time between forced syncs; this broker syncs before every acknowledgement."},
+    {"follower.replication.throttled.replicas", TOPIC_REPLICAS, "", NULL, false, 0, 0, NULL, NULL,
+     NOT_USED, "Replicas whose catching up is throttled: partition:broker pairs, or * for all."},
+    {"index.interval.bytes", TOPIC_INT, "4096", "log.index.interval.bytes", true, 0, INT32_MAX,
+     NULL, NULL, USED(index_interval_size), "Bytes of log for one entry of the offset index."},
+    {"leader.replication.throttled.replicas", TOPIC_REPLICAS, "", NULL, false, 0, 0, NULL, NULL,
+     NOT_USED, "Replicas that a leader serves throttled: partition:broker pairs, or * for all."},
+    {"local.retention.bytes", TOPIC_LONG, "-2", "log.local.retention.bytes", true, -2, INT64_MAX,
+     NULL, NULL, NOT_USED, "Size kept on local disks with tiered storage; -2: retention.bytes."},
+    {"local.retention.ms", TOPIC_LONG, "-2", "log.local.retention.ms", true, -2, INT64_MAX, NULL,
+     NULL, NOT_USED, "Time kept on local disks with tiered storage; -2: retention.ms."},
+    {"max.compaction.lag.ms", TOPIC_LONG, "9223372036854775807",
+     "log.cleaner.max.compaction.lag.ms", true, 1, INT64_MAX, NULL, NULL, NOT_USED,
+     "The longest time a record of a compacted topic stays out of compaction."},
+    {"max.message.bytes", TOPIC_INT, "1048588", "message.max.bytes", true, 0, INT32_MAX, NULL,
+     NULL, USED(message_size_max), "The largest record batch, as it is sent."},
     {"message.timestamp.after.max.ms", TOPIC_LONG, "3600000",
-     "log.message.timestamp.after.max.ms", 0, INT64_MAX, NULL, NULL, USED(timestamp_after_ms_max)},
+     "log.message.timestamp.after.max.ms", true, 0, INT64_MAX, NULL, NULL,
+     USED(timestamp_after_ms_max), "How far ahead of the broker's clock a timestamp may be."},
     {"message.timestamp.before.max.ms", TOPIC_LONG, "9223372036854775807",
-     "log.message.timestamp.before.max.ms", 0, INT64_MAX, NULL, NULL,
-     USED(timestamp_before_ms_max)},
-    {"message.timestamp.type", TOPIC_CHOICE, "CreateTime", "log.message.timestamp.type", 0, 0,
-     "CreateTime,LogAppendTime", NULL, USED(log_append_time)},
-    {"min.cleanable.dirty.ratio", TOPIC_DOUBLE, "0.5", NULL, 0, 1, NULL, NULL, NOT_USED},
-    {"min.compaction.lag.ms", TOPIC_LONG, "0", NULL, 0, INT64_MAX, NULL, NULL, NOT_USED},
-    {"min.insync.replicas", TOPIC_INT, "1", "min.insync.replicas", 1, INT32_MAX, NULL, NULL,
-     USED(min_insync_replicas)},
-    {"preallocate", TOPIC_BOOL, "false", NULL, 0, 0, NULL, NULL, NOT_USED},
-    {"remote.log.copy.disable", TOPIC_BOOL, "false", NULL, 0, 0, NULL, NULL, NOT_USED},
-    {"remote.log.delete.on.disable", TOPIC_BOOL, "false", NULL, 0, 0, NULL, NULL, NOT_USED},
-    {"remote.storage.enable", TOPIC_BOOL, "false", NULL, 0, 0, NULL, "true", NOT_USED},
-    {"retention.bytes", TOPIC_LONG, "-1", NULL, INT64_MIN, INT64_MAX, NULL, NULL, NOT_USED},
-    {"retention.ms", TOPIC_LONG, "604800000", NULL, -1, INT64_MAX, NULL, NULL, NOT_USED},
-    {"segment.bytes", TOPIC_INT, "1073741824", "log.segment.bytes", 1048576, INT32_MAX, NULL, NULL,
-     USED(segment_size)},
-    {"segment.index.bytes", TOPIC_INT, "10485760", NULL, 4, INT32_MAX, NULL, NULL, NOT_USED},
-    {"segment.jitter.ms", TOPIC_LONG, "0", NULL, 0, INT64_MAX, NULL, NULL, NOT_USED},
-    {"segment.ms", TOPIC_LONG, "604800000", "log.roll.ms", 1, INT64_MAX, NULL, NULL,
-     USED(segment_ms)},
-    {"unclean.leader.election.enable", TOPIC_BOOL, "false", NULL, 0, 0, NULL, NULL, NOT_USED},
+     "log.message.timestamp.before.max.ms", true, 0, INT64_MAX, NULL, NULL,
+     USED(timestamp_before_ms_max), "How far behind the broker's clock a timestamp may be."},
+    {"message.timestamp.type", TOPIC_CHOICE, "CreateTime", "log.message.timestamp.type", true, 0,
+     0, "CreateTime,LogAppendTime", NULL, USED(log_append_time),
+     "Whose clock timestamps are: the producer's, or the broker's at the append."},
+    {"min.cleanable.dirty.ratio", TOPIC_DOUBLE, "0.5", "log.cleaner.min.cleanable.ratio", true, 0,
+     1, NULL, NULL, NOT_USED, "The share of uncompacted bytes that starts a compaction."},
+    {"min.compaction.lag.ms", TOPIC_LONG, "0", "log.cleaner.min.compaction.lag.ms", true, 0,
+     INT64_MAX, NULL, NULL, NOT_USED,
+     "The shortest time a record of a compacted topic stays out of compaction."},
+    {"min.insync.replicas", TOPIC_INT, "1", "min.insync.replicas", true, 1, INT32_MAX, NULL, NULL,
+     USED(min_insync_replicas), "With fewer replicas in sync, produce with acks=all is refused."},
+    {"preallocate", TOPIC_BOOL, "false", "log.preallocate", true, 0, 0, NULL, NULL, NOT_USED,
+     "Whether a new segment's file gets its full size at once."},
+    {"remote.log.copy.disable", TOPIC_BOOL, "false", NULL, false, 0, 0, NULL, NULL, NOT_USED,
+     "Whether tiered data becomes read-only."},
+    {"remote.log.delete.on.disable", TOPIC_BOOL, "false", NULL, false, 0, 0, NULL, NULL, NOT_USED,
+     "Whether tiered data is deleted when tiered storage is turned off."},
+    {"remote.storage.enable", TOPIC_BOOL, "false", NULL, false, 0, 0, NULL, "true", NOT_USED,
+     "Tiered storage, which this broker has not."},
+    {"retention.bytes", TOPIC_LONG, "-1", "log.retention.bytes", true, INT64_MIN, INT64_MAX, NULL,
+     NULL, NOT_USED, "The size a partition is cut to under the delete policy; -1: no limit."},
+    {"retention.ms", TOPIC_LONG, "604800000", "log.retention.ms", false, -1, INT64_MAX, NULL, NULL,
+     NOT_USED, "The age at which records go under the delete policy; -1: no limit."},
+    {"segment.bytes", TOPIC_INT, "1073741824", "log.segment.bytes", true, 1048576, INT32_MAX, NULL,
+     NULL, USED(segment_size), "The size at which a new segment starts."},
+    {"segment.index.bytes", TOPIC_INT, "10485760", "log.index.size.max.bytes", true, 4, INT32_MAX,
+     NULL, NULL, NOT_USED, "The size of an index file; here it grows as it needs."},
+    {"segment.jitter.ms", TOPIC_LONG, "0", "log.roll.jitter.ms", false, 0, INT64_MAX, NULL, NULL,
+     NOT_USED, "A random part taken off segment.ms, so that not all segments start at once."},
+    {"segment.ms", TOPIC_LONG, "604800000", "log.roll.ms", false, 1, INT64_MAX, NULL, NULL,
+     USED(segment_ms), "The age at which a new segment starts."},
+    {"unclean.leader.election.enable", TOPIC_BOOL, "false", "unclean.leader.election.enable", true,
+     0, 0, NULL, NULL, NOT_USED,
+     "Whether a replica that is not in sync may lead, at the price of records."},
 };
 /* clang-format on */
 
@@ -78,18 +111,27 @@ const struct topic_key *topic_config_find(struct bytes name)
     return NULL;
 }
 
+const struct topic_key *topic_config_find_synonym(struct bytes broker_name)
+{
+    for (size_t i = 0; i < COUNT_OF(topic_keys); i++) {
+        if (topic_keys[i].synonym != NULL &&
+            bytes_equal(bytes_of(topic_keys[i].synonym), broker_name)) {
+            return &topic_keys[i];
+        }
+    }
+    return NULL;
+}
+
 void topic_config_preset(const struct topic_key *key, const struct broker_config *broker,
                          char *text, size_t size)
 {
-    size_t count;
-    const struct config_key *keys = broker_config_keys(&count);
-    for (size_t i = 0; key->broker_key != NULL && i < count; i++) {
-        if (strcmp(keys[i].name, key->broker_key) == 0) {
-            broker_config_value(broker, &keys[i], text, size);
-            return;
-        }
+    const struct config_key *broker_key =
+        key->synonym == NULL ? NULL : broker_config_find(bytes_of(key->synonym));
+    if (broker_key != NULL) {
+        broker_config_value(broker, broker_key, text, size);
+    } else {
+        snprintf(text, size, "%s", key->preset);
     }
-    snprintf(text, size, "%s", key->preset);
 }
 
 /* True when `item` is one of the comma-separated words of `list`. */
@@ -117,15 +159,21 @@ static status check_number(const struct topic_key *key, const char *value, int64
                            char *message, size_t message_size)
 {
     char *end;
+    char why[128];
+    bool is_int = key->type == TOPIC_INT;
     errno = 0;
     *number = strtoll(value, &end, 10);
-    if (end == value || *end != '\0' || errno != 0) {
-        return value_fail(key, value, "Not a number", message, message_size);
+    if (end == value || *end != '\0' || errno != 0 ||
+        (is_int && (*number < INT32_MIN || *number > INT32_MAX))) {
+        snprintf(why, sizeof(why), "Not a number of type %s", is_int ? "INT" : "LONG");
+        return value_fail(key, value, why, message, message_size);
     }
-    if (*number < key->min || *number > key->max) {
-        char why[128];
-        snprintf(why, sizeof(why), "Value must be between %" PRId64 " and %" PRId64, key->min,
-                 key->max);
+    if (*number < key->min) {
+        snprintf(why, sizeof(why), "Value must be at least %" PRId64, key->min);
+        return value_fail(key, value, why, message, message_size);
+    }
+    if (*number > key->max) {
+        snprintf(why, sizeof(why), "Value must be no more than %" PRId64, key->max);
         return value_fail(key, value, why, message, message_size);
     }
     return OK;
@@ -147,6 +195,9 @@ static status check_words(const struct topic_key *key, const char *value, char *
                           size_t message_size)
 {
     const char *at = value;
+    if (key->type == TOPIC_LIST && *value == '\0') {
+        return OK;
+    }
     do {
         size_t size = key->type == TOPIC_LIST ? strcspn(at, ",") : strlen(at);
         if (key->choices != NULL && !word_is_in(key->choices, at, size)) {
@@ -160,6 +211,27 @@ static status check_words(const struct topic_key *key, const char *value, char *
         at += size;
     } while (*at++ == ',');
     return OK;
+}
+
+/* "*", or numbers in pairs: 0:1,1:1. */
+static status check_replicas(const struct topic_key *key, const char *value, char *message,
+                             size_t message_size)
+{
+    static const char why[] = "must be the literal '*' or a list of replicas in the following "
+                              "format: [partitionId]:[brokerId],[partitionId]:[brokerId],...";
+    const char *at = value;
+    if (*value == '\0' || strcmp(value, "*") == 0) {
+        return OK;
+    }
+    do {
+        size_t partition = strspn(at, "0123456789");
+        size_t broker = at[partition] == ':' ? strspn(at + partition + 1, "0123456789") : 0;
+        if (partition == 0 || broker == 0) {
+            return value_fail(key, value, why, message, message_size);
+        }
+        at += partition + 1 + broker;
+    } while (*at++ == ',');
+    return at[-1] == '\0' ? OK : value_fail(key, value, why, message, message_size);
 }
 
 static status check_value(const struct topic_key *key, const char *value, int64_t *number,
@@ -181,9 +253,103 @@ static status check_value(const struct topic_key *key, const char *value, int64_
             return value_fail(key, value, "Not supported by this broker", message, message_size);
         }
         return OK;
-    default:
+    case TOPIC_REPLICAS:
+        return check_replicas(key, value, message, message_size);
+    case TOPIC_CHOICE:
+    case TOPIC_LIST:
         return check_words(key, value, message, message_size);
     }
+    return STATUS(INVALID);
+}
+
+/* Appends the word to a list of `size` bytes in all, unless it stands there. */
+static bool word_add(char *list, size_t size, const char *word, size_t word_size)
+{
+    size_t used = strlen(list);
+    if (word_size == 0 || word_is_in(list, word, word_size)) {
+        return true;
+    }
+    if (used + word_size + 2 > size) {
+        return false;
+    }
+    snprintf(list + used, size - used, "%s%.*s", used == 0 ? "" : ",", (int)word_size, word);
+    return true;
+}
+
+bool config_list_merge(char *list, size_t size, const char *more)
+{
+    while (*more != '\0') {
+        size_t word_size = strcspn(more, ",");
+        size_t blanks = strspn(more, " \t");
+        size_t end = word_size;
+        while (end > blanks && (more[end - 1] == ' ' || more[end - 1] == '\t')) {
+            end--;
+        }
+        if (end > blanks && !word_add(list, size, more + blanks, end - blanks)) {
+            return false;
+        }
+        more += word_size + (more[word_size] == ',' ? 1 : 0);
+    }
+    return true;
+}
+
+void config_list_subtract(char *list, const char *less)
+{
+    char *to = list;
+    const char *at = list;
+    while (*at != '\0') {
+        size_t size = strcspn(at, ",");
+        size_t step = size + (at[size] == ',' ? 1 : 0);
+        if (!word_is_in(less, at, size)) {
+            if (to != list) {
+                *to++ = ',';
+            }
+            memmove(to, at, size);
+            to += size;
+        }
+        at += step;
+    }
+    *to = '\0';
+}
+
+/* Blanks around a value do not count; a list is taken without repetitions. */
+static status value_tidy(bool is_list, struct bytes value, char *text, size_t size)
+{
+    while (value.size > 0 && isspace(value.data[0])) {
+        value.data++;
+        value.size--;
+    }
+    while (value.size > 0 && isspace(value.data[value.size - 1])) {
+        value.size--;
+    }
+    if (value.size >= size || (value.size > 0 && memchr(value.data, 0, value.size) != NULL)) {
+        return STATUS(INVALID);
+    }
+    char plain[VALUE_SIZE_MAX];
+    snprintf(plain, sizeof(plain), "%.*s", (int)value.size,
+             value.size == 0 ? "" : (const char *)value.data);
+    text[0] = '\0';
+    if (is_list) {
+        return config_list_merge(text, size, plain) ? OK : STATUS(INVALID);
+    }
+    memcpy(text, plain, value.size + 1);
+    return OK;
+}
+
+bool topic_key_is_list(const struct topic_key *key)
+{
+    return key->type == TOPIC_LIST || key->type == TOPIC_REPLICAS;
+}
+
+status topic_config_tidy(const struct topic_key *key, struct bytes value,
+                         char text[CONFIG_TOPIC_VALUE_SIZE], char *message, size_t message_size)
+{
+    int64_t number;
+    if (!status_is_ok(value_tidy(topic_key_is_list(key), value, text, VALUE_SIZE_MAX))) {
+        snprintf(message, message_size, "The value of %s is too long or holds a NUL", key->name);
+        return STATUS(INVALID);
+    }
+    return check_value(key, text, &number, message, message_size);
 }
 
 static void take_over(struct topic_config *config, const struct topic_key *key, const char *value,
@@ -231,12 +397,7 @@ status topic_config_set(struct topic_config *config, struct bytes name, struct b
                  key->name);
         return STATUS(INVALID);
     }
-    if (value.size >= sizeof(text)) {
-        snprintf(message, message_size, "Value of %s is too long", key->name);
-        return STATUS(INVALID);
-    }
-    memcpy(text, value.data, value.size);
-    text[value.size] = '\0';
+    TRY(topic_config_tidy(key, value, text, message, message_size));
     int64_t number;
     TRY(check_value(key, text, &number, message, message_size));
     take_over(config, key, text, number);

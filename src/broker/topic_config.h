@@ -19,18 +19,30 @@ struct topic_config {
     bool log_append_time;
 };
 
-enum topic_value { TOPIC_LONG, TOPIC_INT, TOPIC_DOUBLE, TOPIC_BOOL, TOPIC_CHOICE, TOPIC_LIST };
+enum topic_value {
+    TOPIC_LONG,
+    TOPIC_INT,
+    TOPIC_DOUBLE,
+    TOPIC_BOOL,
+    TOPIC_CHOICE,
+    TOPIC_LIST,
+    TOPIC_REPLICAS, /* a list of partition:broker, or * */
+};
+
+#define CONFIG_TOPIC_VALUE_SIZE 1024u /* bytes of a value as text, with the NUL */
 
 struct topic_key {
     const char *name;
     enum topic_value type;
     const char *preset;     /* as text, when no broker setting gives it */
-    const char *broker_key; /* the broker's setting that is the default, or NULL */
+    const char *synonym;    /* Kafka's name of the broker setting that is the default, or NULL */
+    bool synonym_is_preset; /* that setting has a default of its own in Kafka */
     int64_t min;
     int64_t max;
     const char *choices; /* comma-separated, of CHOICE and LIST; NULL: anything */
     const char *refused; /* comma-separated values that Kafka has and this broker has not */
     size_t offset;       /* in struct topic_config; SIZE_MAX: kept as text only */
+    const char *meaning;
 };
 
 /* All keys; the count is in *count. */
@@ -38,6 +50,18 @@ const struct topic_key *topic_config_keys(size_t *count);
 
 /* NULL when there is no such key. */
 const struct topic_key *topic_config_find(struct bytes name);
+
+/* The key whose default the broker setting of this name is; NULL when there is none. */
+const struct topic_key *topic_config_find_synonym(struct bytes broker_name);
+
+/* True when its value is a list, which can be appended to and subtracted from. */
+bool topic_key_is_list(const struct topic_key *key);
+
+/* Adds the words of `more` to a comma-separated list of `size` bytes. False: it does not fit. */
+MUST_USE bool config_list_merge(char *list, size_t size, const char *more);
+
+/* Takes the words of `less` out of a comma-separated list. */
+void config_list_subtract(char *list, const char *less);
 
 /* The default of a key as text, at most `size` bytes with the NUL. */
 void topic_config_preset(const struct topic_key *key, const struct broker_config *broker,
@@ -52,6 +76,11 @@ void topic_config_init(struct topic_config *config, const struct broker_config *
  */
 MUST_USE status topic_config_set(struct topic_config *config, struct bytes name, struct bytes value,
                                  char *message, size_t message_size);
+
+/* Checks a value and gives it as it is kept: without blanks around it. INVALID as above. */
+MUST_USE status topic_config_tidy(const struct topic_key *key, struct bytes value,
+                                  char text[CONFIG_TOPIC_VALUE_SIZE], char *message,
+                                  size_t message_size);
 
 /* What the log needs of it. */
 struct partition_config topic_config_of_partition(const struct topic_config *config);

@@ -35,6 +35,14 @@ CONTENTS = {
                                          "configuration_keys": None},
                                         {"resource_type": 2, "resource_name": "no-such-topic",
                                          "configuration_keys": ["retention.ms"]}]},
+    "AlterConfigs": lambda ids: {"resources": [
+        {"resource_type": 2, "resource_name": TOPIC,
+         "configs": [{"name": "retention.ms", "value": "3600000"}]},
+        {"resource_type": 2, "resource_name": "no-such-topic"}]},
+    "IncrementalAlterConfigs": lambda ids: {"resources": [
+        {"resource_type": 2, "resource_name": TOPIC,
+         "configs": [{"name": "cleanup.policy", "config_operation": 2, "value": "delete"}]},
+        {"resource_type": 2, "resource_name": "no-such-topic"}]},
     "CreatePartitions": lambda ids: {"topics": [{"name": TOPIC, "count": ids["serial"] + 10,
                                                  "assignments": None},
                                                 {"name": "no-such-topic", "count": 2,
@@ -107,6 +115,8 @@ def check_answer(name, version, answer):
         check(len(answer["results"][0]["configs"]) > 5, f"{what}: few configs")
     elif name == "CreatePartitions":
         check_equal(answer["results"][0]["error_code"], 0, what)
+    elif name in ("AlterConfigs", "IncrementalAlterConfigs"):
+        check_equal([r["error_code"] for r in answer["responses"]], [0, 3], what)
     elif name == "DeleteTopics":
         check_equal(len(answer["responses"]), 2 if version >= 6 else 1, what)
 

@@ -62,6 +62,7 @@ struct broker_config {
     int64_t chunk_memory_size;
     int64_t checkpoint_idle_ms;
     int64_t disk_reserve_size;
+    uint64_t given; /* a bit for each key that a file or an override has set */
 };
 
 enum config_type {
@@ -86,6 +87,12 @@ struct config_key {
 
 /* All honoured keys; the count is in *count. */
 const struct config_key *broker_config_keys(size_t *count);
+
+/* NULL when no honoured key has this name. */
+const struct config_key *broker_config_find(struct bytes name);
+
+/* True when a file or an override has set the key, be it to its default. */
+bool broker_config_is_given(const struct broker_config *config, const struct config_key *key);
 
 /* The current value of a key as text, at most `size` bytes with the NUL. */
 void broker_config_value(const struct broker_config *config, const struct config_key *key,

@@ -95,8 +95,8 @@ static status grow_one(struct request *request, struct create_partitions *grow, 
     record.name = topic_name(topic);
     record.topic_id = topic->id;
     record.partition_count = asked->count;
-    record.configs = topic->overrides;
-    record.configs_count = topic->override_count;
+    record.configs = topic->overrides.items;
+    record.configs_count = topic->overrides.count;
     uint64_t lsn = 0;
     status result = metadata_append(shard, RECORD_TYPE_TOPIC, &topic_record_type, &record, &lsn);
     if (result.code == STATUS_FULL) {

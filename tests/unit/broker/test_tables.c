@@ -64,7 +64,7 @@ static void topic_settings_are_judged_and_taken_over(void **state)
         {"cleanup.policy", "compact", STATUS_OK},
         {"cleanup.policy", "compact,delete", STATUS_OK},
         {"cleanup.policy", "compact,shred", STATUS_INVALID},
-        {"cleanup.policy", "", STATUS_INVALID},
+        {"cleanup.policy", "", STATUS_OK},
         {"message.timestamp.type", "LogAppendTime", STATUS_OK},
         {"message.timestamp.type", "logappendtime", STATUS_INVALID},
         {"compression.type", "producer", STATUS_OK},
