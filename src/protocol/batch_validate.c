@@ -78,7 +78,7 @@ static enum kafka_error check_header(const uint8_t *batch, const struct batch_ru
                       "zstd needs version 7 of the produce request");
     }
     if ((header->attributes & BATCH_TRANSACTIONAL) != 0 && rules->idempotence_only) {
-        return refuse(fault, -1, KAFKA_UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        return refuse(fault, -1, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                       "transactions are not supported");
     }
     return check_counts(header, fault);
@@ -92,7 +92,20 @@ static bool timestamp_is_allowed(const struct batch_rules *rules, int64_t timest
            (age <= rules->timestamp_before_max && -age <= rules->timestamp_after_max);
 }
 
-/* Of a batch that stays closed, the header's timestamps are all that is known. */
+static enum kafka_error check_max_timestamp(const struct batch_rules *rules,
+                                            const struct batch_header *header,
+                                            struct batch_fault *fault)
+{
+    return timestamp_is_allowed(rules, header->max_timestamp)
+               ? KAFKA_NONE
+               : refuse(fault, -1, KAFKA_INVALID_TIMESTAMP,
+                        "the max timestamp is outside the topic's bounds");
+}
+
+/*
+ * Of a batch that stays closed, the header's timestamps are all that is known. Of one that is
+ * opened the records are judged first, so that the fault names the record.
+ */
 static enum kafka_error check_timestamps(const struct batch_rules *rules,
                                          const struct batch_header *header, bool opened,
                                          struct batch_fault *fault)
@@ -105,11 +118,7 @@ static enum kafka_error check_timestamps(const struct batch_rules *rules,
         return refuse(fault, 0, KAFKA_INVALID_TIMESTAMP,
                       "the timestamp is outside the topic's bounds");
     }
-    if (!timestamp_is_allowed(rules, header->max_timestamp)) {
-        return refuse(fault, -1, KAFKA_INVALID_TIMESTAMP,
-                      "the max timestamp is outside the topic's bounds");
-    }
-    return KAFKA_NONE;
+    return opened ? KAFKA_NONE : check_max_timestamp(rules, header, fault);
 }
 
 /* Walks the records, wherever they had to be opened. The base offset is 0, checked before. */
@@ -123,7 +132,7 @@ static enum kafka_error check_records(const struct batch_rules *rules,
     for (int32_t index = 0;; index++) {
         status result = record_iterator_next(&it, &record);
         if (result.code == STATUS_NOT_FOUND) {
-            return KAFKA_NONE;
+            return check_max_timestamp(rules, header, fault);
         }
         if (!status_is_ok(result)) {
             return index < header->record_count

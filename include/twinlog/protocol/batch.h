@@ -84,7 +84,7 @@ struct batch_fault {
  * magic 2, CRC, base offset 0, count = last offset delta + 1 > 0, no control bit, a known codec,
  * sizes, and the records inside where they must be opened (uncompressed, or compacted topic).
  * NONE, CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
- * UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT (transactional, but
+ * UNSUPPORTED_COMPRESSION_TYPE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactional, but
  * idempotence_only) as Kafka answers them. A LogAppendTime topic sets both bounds to INT64_MAX.
  * `header` is filled as far as it could be read; on an error only its magic is meaningful.
  */

@@ -14,7 +14,8 @@ typedef struct create_partitions_response_create_partitions_topic_result topic_r
 struct create_partitions {
     struct create_partitions_request message;
     struct create_partitions_response response;
-    bool *appended;
+    const enum name_use *uses; /* by topic */
+    bool *appended;            /* by result */
     int32_t at;
     uint64_t lsn;
 };
@@ -78,12 +79,18 @@ static status grow_one(struct request *request, struct create_partitions *grow, 
 {
     struct shard *shard = request->shard;
     const topic_asked *asked = &grow->message.topics[index];
-    topic_result *out = &grow->response.results[index];
+    int32_t place = grow->response.results_count;
+    topic_result *out = &grow->response.results[place];
     struct topic *topic = metadata_topic_by_name(&shard->metadata, asked->name);
     const char *message = "";
     *out = create_partitions_response_create_partitions_topic_result_default;
     out->name = asked->name;
-    enum kafka_error error = judge(request, asked, topic, &message);
+    enum kafka_error error = KAFKA_INVALID_REQUEST;
+    if (grow->uses[index] != NAME_ONCE) {
+        message = "Duplicate topic name.";
+    } else {
+        error = judge(request, asked, topic, &message);
+    }
     if (error != KAFKA_NONE) {
         result_fail(out, error, message);
         return OK;
@@ -108,7 +115,7 @@ static status grow_one(struct request *request, struct create_partitions *grow, 
     }
     topic->change_lsn = lsn;
     grow->lsn = MAX(grow->lsn, lsn);
-    grow->appended[index] = true;
+    grow->appended[place] = true;
     return OK;
 }
 
@@ -128,11 +135,16 @@ static void grow_on_committed(struct log_wait *wait)
 static void grow_step(struct request *request)
 {
     struct create_partitions *grow = request->state;
-    for (; grow->at < grow->response.results_count; grow->at++) {
+    for (; grow->at < grow->message.topics_count; grow->at++) {
+        /* Kafka changes no topic whose name stands twice in a request, and says so once. */
+        if (grow->uses[grow->at] == NAME_AGAIN) {
+            continue;
+        }
         if (!status_is_ok(grow_one(request, grow, grow->at))) {
             request_wait_room(request, grow_step);
             return;
         }
+        grow->response.results_count++;
     }
     if (grow->lsn == 0) {
         (void)request_respond(request, &grow->response);
@@ -142,6 +154,23 @@ static void grow_step(struct request *request)
     log_wait_committed(request->shard->log, &request->wait, grow->lsn, grow_on_committed);
 }
 
+static bool grow_init(struct create_partitions *grow, struct arena *arena)
+{
+    size_t count = (size_t)MAX(grow->message.topics_count, 0);
+    struct bytes *names = arena_array(arena, count, sizeof(*names));
+    grow->response = create_partitions_response_default;
+    grow->response.results = arena_array(arena, count, sizeof(topic_result));
+    grow->appended = arena_array(arena, count, sizeof(bool));
+    if (names == NULL || grow->response.results == NULL || grow->appended == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = grow->message.topics[i].name;
+    }
+    grow->uses = names_judge(arena, names, count);
+    return grow->uses != NULL;
+}
+
 enum net_verdict handle_create_partitions(struct shard *shard, struct request *request)
 {
     struct arena *arena = request_arena(request);
@@ -149,14 +178,9 @@ enum net_verdict handle_create_partitions(struct shard *shard, struct request *r
     if (grow == NULL || !status_is_ok(request_decode(request, arena, &grow->message))) {
         return NET_CLOSE;
     }
-    size_t count = (size_t)MAX(grow->message.topics_count, 0);
-    grow->response = create_partitions_response_default;
-    grow->response.results = arena_array(arena, count, sizeof(topic_result));
-    grow->appended = arena_array(arena, count, sizeof(bool));
-    if (grow->response.results == NULL || grow->appended == NULL) {
+    if (!grow_init(grow, arena)) {
         return request_refuse(request, "no memory for its topics");
     }
-    grow->response.results_count = (int32_t)count;
     request->state = grow;
     grow_step(request);
     return NET_TAKEN;

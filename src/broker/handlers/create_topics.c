@@ -19,7 +19,8 @@ typedef struct create_topics_response_creatable_topic_configs topic_result_confi
 struct create_topics {
     struct create_topics_request message;
     struct create_topics_response response;
-    bool *appended; /* by topic: its record is in the log, its result waits for the commit */
+    const enum name_use *uses; /* by topic */
+    bool *appended; /* by result: the record is in the log, the result waits for the commit */
     int32_t at;
     uint64_t lsn;
 };
@@ -34,8 +35,7 @@ static void result_fail(topic_result *out, enum kafka_error error, const char *m
     out->num_partitions = -1;
     out->replication_factor = -1;
     out->configs = NULL;
-    /* Null where the version allows it: there is nothing to tell. */
-    out->configs_count = -1;
+    out->configs_count = 0;
 }
 
 /* ---------------------------------------------------------------- judging */
@@ -88,7 +88,7 @@ static enum kafka_error judge_numbers(const struct shard *shard, const topic_ask
     if (*partition_count > PARTITION_COUNT_MAX) {
         *message = arena_printf(arena, "Number of partitions is above the limit of %d",
                                 PARTITION_COUNT_MAX);
-        return KAFKA_INVALID_PARTITIONS;
+        return KAFKA_POLICY_VIOLATION;
     }
     if (asked->replication_factor != -1 && asked->replication_factor <= 0) {
         *message = "Replication factor must be larger than 0, or -1 to use the default value.";
@@ -137,18 +137,6 @@ static enum kafka_error judge_configs(const struct shard *shard, const topic_ask
         creation->configs[i].value = from->value;
     }
     return KAFKA_NONE;
-}
-
-/* Kafka refuses all topics of a name that stands twice in one request. */
-static bool name_is_twice(const struct create_topics *create, int32_t index)
-{
-    struct bytes name = create->message.topics[index].name;
-    for (int32_t i = 0; i < create->message.topics_count; i++) {
-        if (i != index && bytes_equal(create->message.topics[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---------------------------------------------------------------- results */
@@ -235,13 +223,14 @@ static status create_one(struct request *request, struct create_topics *create, 
     struct shard *shard = request->shard;
     struct arena *arena = request_arena(request);
     const topic_asked *asked = &create->message.topics[index];
-    topic_result *out = &create->response.topics[index];
+    int32_t place = create->response.topics_count;
+    topic_result *out = &create->response.topics[place];
     struct topic_creation creation = {.name = asked->name};
     const char *message = "";
     *out = create_topics_response_creatable_topic_result_default;
     out->name = asked->name;
     enum kafka_error error = KAFKA_NONE;
-    if (name_is_twice(create, index)) {
+    if (create->uses[index] != NAME_ONCE) {
         error = KAFKA_INVALID_REQUEST;
         message = "Duplicate topic name.";
     }
@@ -267,7 +256,7 @@ static status create_one(struct request *request, struct create_topics *create, 
             result_fail(out, error_of_status(result), status_text(result));
             return OK;
         }
-        create->appended[index] = true;
+        create->appended[place] = true;
     }
     return result_fill(request, &creation, out);
 }
@@ -277,6 +266,11 @@ static void create_step(struct request *request)
     struct shard *shard = request->shard;
     struct create_topics *create = request->state;
     while (create->at < create->message.topics_count) {
+        /* Kafka creates no topic whose name stands twice in a request, and says so once. */
+        if (create->uses[create->at] == NAME_AGAIN) {
+            create->at++;
+            continue;
+        }
         status result = create_one(request, create, create->at);
         if (result.code == STATUS_FULL) {
             request_wait_room(request, create_step);
@@ -286,6 +280,7 @@ static void create_step(struct request *request)
             request_close(request, status_text(result));
             return;
         }
+        create->response.topics_count++;
         create->at++;
     }
     if (create->lsn == 0) {
@@ -296,6 +291,23 @@ static void create_step(struct request *request)
     log_wait_committed(shard->log, &request->wait, create->lsn, create_on_committed);
 }
 
+static bool create_init(struct create_topics *create, struct arena *arena)
+{
+    size_t count = (size_t)MAX(create->message.topics_count, 0);
+    struct bytes *names = arena_array(arena, count, sizeof(*names));
+    create->response = create_topics_response_default;
+    create->response.topics = arena_array(arena, count, sizeof(topic_result));
+    create->appended = arena_array(arena, count, sizeof(bool));
+    if (names == NULL || create->response.topics == NULL || create->appended == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        names[i] = create->message.topics[i].name;
+    }
+    create->uses = names_judge(arena, names, count);
+    return create->uses != NULL;
+}
+
 enum net_verdict handle_create_topics(struct shard *shard, struct request *request)
 {
     struct arena *arena = request_arena(request);
@@ -303,14 +315,9 @@ enum net_verdict handle_create_topics(struct shard *shard, struct request *reque
     if (create == NULL || !status_is_ok(request_decode(request, arena, &create->message))) {
         return NET_CLOSE;
     }
-    size_t count = (size_t)MAX(create->message.topics_count, 0);
-    create->response = create_topics_response_default;
-    create->response.topics = arena_array(arena, count, sizeof(topic_result));
-    create->appended = arena_array(arena, count, sizeof(bool));
-    if (create->response.topics == NULL || create->appended == NULL) {
+    if (!create_init(create, arena)) {
         return request_refuse(request, "no memory for its topics");
     }
-    create->response.topics_count = (int32_t)count;
     request->state = create;
     create_step(request);
     return NET_TAKEN;

@@ -8,7 +8,9 @@ typedef struct delete_topics_response_deletable_topic_result topic_result;
 struct delete_topics {
     struct delete_topics_request message;
     struct delete_topics_response response;
-    bool *appended;
+    int32_t count;
+    const enum name_use *uses; /* by topic */
+    bool *appended;            /* by result */
     int32_t at;
     uint64_t lsn;
 };
@@ -43,10 +45,11 @@ static void topic_asked(const struct request *request, const struct delete_topic
 }
 
 /* FULL: there is no room in the log; nothing was done. */
-static status delete_append(struct request *request, struct delete_topics *delete, int32_t index,
+static status delete_append(struct request *request, struct delete_topics *delete,
                             struct topic *topic)
 {
-    topic_result *out = &delete->response.responses[index];
+    int32_t place = delete->response.responses_count;
+    topic_result *out = &delete->response.responses[place];
     struct remove_topic_record record = remove_topic_record_default;
     record.topic_id = topic->id;
     uint64_t lsn = 0;
@@ -62,7 +65,7 @@ static status delete_append(struct request *request, struct delete_topics *delet
     topic->removing = true;
     topic->change_lsn = lsn;
     delete->lsn = MAX(delete->lsn, lsn);
-    delete->appended[index] = true;
+    delete->appended[place] = true;
     /* The topic's own text is gone when the answer is sent. */
     out->name =
         bytes_of(arena_printf(request_arena(request), "%.*s", (int)topic->name_size, topic->name));
@@ -74,7 +77,7 @@ static status delete_append(struct request *request, struct delete_topics *delet
 static status delete_one(struct request *request, struct delete_topics *delete, int32_t index)
 {
     struct shard *shard = request->shard;
-    topic_result *out = &delete->response.responses[index];
+    topic_result *out = &delete->response.responses[delete->response.responses_count];
     struct bytes name;
     struct uuid id;
     topic_asked(request, delete, index, &name, &id);
@@ -85,6 +88,14 @@ static status delete_one(struct request *request, struct delete_topics *delete, 
     if (by_name && !uuid_is_zero(&id)) {
         result_fail(out, KAFKA_INVALID_REQUEST,
                     "You may not specify both topic name and topic id.");
+        return OK;
+    }
+    if (!by_name && uuid_is_zero(&id)) {
+        result_fail(out, KAFKA_INVALID_REQUEST, "Neither a topic name nor an id is given.");
+        return OK;
+    }
+    if (delete->uses[index] != NAME_ONCE) {
+        result_fail(out, KAFKA_INVALID_REQUEST, "The topic stands twice in the request.");
         return OK;
     }
     if (!shard->config->delete_topics) {
@@ -109,7 +120,7 @@ static status delete_one(struct request *request, struct delete_topics *delete, 
         result_fail(out, KAFKA_INVALID_TOPIC_EXCEPTION, "The topic is internal.");
         return OK;
     }
-    return delete_append(request, delete, index, topic);
+    return delete_append(request, delete, topic);
 }
 
 static void delete_on_committed(struct log_wait *wait)
@@ -128,11 +139,16 @@ static void delete_on_committed(struct log_wait *wait)
 static void delete_step(struct request *request)
 {
     struct delete_topics *delete = request->state;
-    for (; delete->at < delete->response.responses_count; delete->at++) {
+    for (; delete->at < delete->count; delete->at++) {
+        /* Kafka removes no topic that stands twice in a request, and says so once. */
+        if (delete->uses[delete->at] == NAME_AGAIN) {
+            continue;
+        }
         if (!status_is_ok(delete_one(request, delete, delete->at))) {
             request_wait_room(request, delete_step);
             return;
         }
+        delete->response.responses_count++;
     }
     if (delete->lsn == 0) {
         (void)request_respond(request, &delete->response);
@@ -142,6 +158,41 @@ static void delete_step(struct request *request)
     log_wait_committed(request->shard->log, &request->wait, delete->lsn, delete_on_committed);
 }
 
+/* The name a topic has here, whichever way it is asked for; null when it is none of ours. */
+static struct bytes topic_known_name(struct request *request, const struct delete_topics *delete,
+                                     int32_t index)
+{
+    struct bytes name;
+    struct uuid id;
+    topic_asked(request, delete, index, &name, &id);
+    if (bytes_is_null(name)) {
+        struct topic *topic = metadata_topic_by_id(&request->shard->metadata, &id);
+        name = topic == NULL ? BYTES_NULL : topic_name(topic);
+    }
+    return name;
+}
+
+static bool delete_init(struct request *request, struct delete_topics *delete)
+{
+    struct arena *arena = request_arena(request);
+    int32_t asked =
+        request->version >= 6 ? delete->message.topics_count : delete->message.topic_names_count;
+    delete->count = MAX(asked, 0);
+    size_t count = (size_t) delete->count;
+    struct bytes *names = arena_array(arena, count, sizeof(*names));
+    delete->response = delete_topics_response_default;
+    delete->response.responses = arena_array(arena, count, sizeof(topic_result));
+    delete->appended = arena_array(arena, count, sizeof(bool));
+    if (names == NULL || delete->response.responses == NULL || delete->appended == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < delete->count; i++) {
+        names[i] = topic_known_name(request, delete, i);
+    }
+    delete->uses = names_judge(arena, names, count);
+    return delete->uses != NULL;
+}
+
 enum net_verdict handle_delete_topics(struct shard *shard, struct request *request)
 {
     struct arena *arena = request_arena(request);
@@ -149,16 +200,9 @@ enum net_verdict handle_delete_topics(struct shard *shard, struct request *reque
     if (delete == NULL || !status_is_ok(request_decode(request, arena, &delete->message))) {
         return NET_CLOSE;
     }
-    int32_t count =
-        request->version >= 6 ? delete->message.topics_count : delete->message.topic_names_count;
-    count = MAX(count, 0);
-    delete->response = delete_topics_response_default;
-    delete->response.responses = arena_array(arena, (size_t)count, sizeof(topic_result));
-    delete->appended = arena_array(arena, (size_t)count, sizeof(bool));
-    if (delete->response.responses == NULL || delete->appended == NULL) {
+    if (!delete_init(request, delete)) {
         return request_refuse(request, "no memory for its topics");
     }
-    delete->response.responses_count = count;
     request->state = delete;
     delete_step(request);
     return NET_TAKEN;

@@ -1,7 +1,8 @@
 /* DescribeCluster: id, controller and brokers (KIP-700). */
 #include "../shard.h"
 
-#define ENDPOINT_TYPE_BROKERS 1
+#define ENDPOINT_TYPE_BROKERS     1
+#define ENDPOINT_TYPE_CONTROLLERS 2
 
 enum net_verdict handle_describe_cluster(struct shard *shard, struct request *request)
 {
@@ -12,11 +13,12 @@ enum net_verdict handle_describe_cluster(struct shard *shard, struct request *re
     struct describe_cluster_response response = describe_cluster_response_default;
     struct describe_cluster_response_describe_cluster_broker broker =
         describe_cluster_response_describe_cluster_broker_default;
-    response.endpoint_type = message.endpoint_type;
     response.cluster_id = bytes_of(shard->cluster_id);
     if (message.endpoint_type != ENDPOINT_TYPE_BROKERS) {
         /* KIP-919: controllers have no endpoint of their own here. */
-        response.error_code = KAFKA_MISMATCHED_ENDPOINT_TYPE;
+        bool known = message.endpoint_type == ENDPOINT_TYPE_CONTROLLERS;
+        response.error_code =
+            known ? KAFKA_MISMATCHED_ENDPOINT_TYPE : KAFKA_UNSUPPORTED_ENDPOINT_TYPE;
         response.error_message = bytes_of("This endpoint is a broker's");
         response.cluster_id = bytes_of("");
         return request_respond(request, &response);
@@ -28,5 +30,8 @@ enum net_verdict handle_describe_cluster(struct shard *shard, struct request *re
     response.controller_id = shard->node_id;
     response.brokers = &broker;
     response.brokers_count = 1;
+    if (message.include_cluster_authorized_operations) {
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS;
+    }
     return request_respond(request, &response);
 }

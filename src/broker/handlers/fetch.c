@@ -24,6 +24,7 @@
 #define FETCH_COPY_MAX      512u          /* smaller record sets are copied into the answer */
 #define FETCH_GRANT_MIN     (64u * 1024u) /* with less memory than this a fetch waits */
 #define NS_PER_MS           1000000LL
+#define READ_COMMITTED      1
 #define SESSION_EPOCH_NONE  (-1)
 #define SESSION_EPOCH_FIRST 0
 
@@ -49,9 +50,10 @@ struct fetch {
     struct fetch_response response;
     struct fetch_item *items;
     uint32_t item_count;
-    uint32_t item_at; /* the partition being read */
+    uint32_t item_at;     /* the partition being read */
+    uint32_t found_count; /* items whose partition was there at the start */
     uint64_t available;
-    bool has_error;
+    bool has_error; /* of an item that was found */
     bool waiting;
     struct io_timer timer;
     uint64_t granted; /* reserved from the shard's fetch memory */
@@ -79,7 +81,6 @@ static void item_fail(struct fetch_item *item, enum kafka_error error)
     item->out->last_stable_offset = -1;
     item->out->log_start_offset = -1;
     item->out->records = (struct bytes){(const uint8_t *)"", 0};
-    item->fetch->has_error = true;
 }
 
 static enum kafka_error item_missing_error(const struct fetch_item *item)
@@ -98,6 +99,8 @@ static struct partition *item_judge(struct fetch_item *item)
     struct partition *partition = item_find(item);
     if (partition == NULL) {
         item_fail(item, item_missing_error(item));
+        /* A detail of Kafka's: an empty list here, null beside other errors. */
+        item->out->aborted_transactions_count = 0;
         return NULL;
     }
     struct partition_offsets offsets = log_partition_offsets(partition);
@@ -109,7 +112,11 @@ static struct partition *item_judge(struct fetch_item *item)
     }
     if (error != KAFKA_NONE) {
         item_fail(item, error);
+        item->fetch->has_error = true;
         return NULL;
+    }
+    if (item->fetch->message.isolation_level == READ_COMMITTED) {
+        item->out->aborted_transactions_count = 0;
     }
     item->out->error_code = KAFKA_NONE;
     item->out->high_watermark = offsets.high_watermark;
@@ -132,8 +139,12 @@ static void item_count_available(struct fetch_item *item, struct partition *part
 
 static bool fetch_has_enough(const struct fetch *fetch)
 {
-    return fetch->has_error || fetch->shard->stopping ||
-           fetch->available >= (uint64_t)MAX(fetch->message.min_bytes, 0);
+    /* More than may be returned is not waited for. */
+    int64_t max_bytes =
+        MIN((int64_t)fetch->message.max_bytes, fetch->shard->config->fetch_size_max);
+    int64_t min_bytes = MIN((int64_t)fetch->message.min_bytes, max_bytes);
+    return fetch->has_error || fetch->found_count == 0 || fetch->shard->stopping ||
+           fetch->available >= (uint64_t)MAX(min_bytes, 0);
 }
 
 static void fetch_end_wait(struct fetch *fetch)
@@ -183,7 +194,9 @@ static void fetch_wait(struct fetch *fetch)
     for (uint32_t i = 0; i < fetch->item_count; i++) {
         struct fetch_item *item = &fetch->items[i];
         struct partition *partition = item_find(item);
-        ASSERT(partition != NULL);
+        if (partition == NULL) {
+            continue; /* It is answered with the rest. */
+        }
         item->watch.fn = fetch_on_moved;
         item->watch.context = item;
         item->watched = true;
@@ -449,6 +462,7 @@ static status fetch_items_init(struct fetch *fetch)
     }
     for (uint32_t i = 0; i < fetch->item_count; i++) {
         struct partition *partition = item_judge(&fetch->items[i]);
+        fetch->found_count += item_find(&fetch->items[i]) != NULL ? 1 : 0;
         if (partition != NULL) {
             item_count_available(&fetch->items[i], partition);
         }
@@ -493,7 +507,6 @@ enum net_verdict handle_fetch(struct shard *shard, struct request *request)
     request->state = fetch;
     request->cleanup = fetch_cleanup;
     request->net.abandon = fetch_abandon;
-    /* A request without partitions waits too, as in Kafka: clients use it to keep a session. */
     if (fetch->message.max_wait_ms > 0 && !fetch_has_enough(fetch)) {
         fetch_wait(fetch);
     } else {

@@ -90,6 +90,10 @@ enum net_verdict handle_init_producer_id(struct shard *shard, struct request *re
     if (!status_is_ok(request_decode(request, &shard->scratch, &message))) {
         return NET_CLOSE;
     }
+    if (!bytes_is_null(message.transactional_id) && message.transactional_id.size == 0) {
+        answer_error(request, KAFKA_INVALID_REQUEST);
+        return NET_TAKEN;
+    }
     if (!bytes_is_null(message.transactional_id)) {
         /* Transactions are not served in this release; clients take this error for final. */
         answer_error(request, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);

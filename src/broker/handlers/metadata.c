@@ -136,12 +136,21 @@ static void metadata_answer(struct request *request)
     response.controller_id = shard->node_id;
     bool all = state->request.topics_count < 0 ||
                (request->version == 0 && state->request.topics_count == 0);
+    if (state->request.include_cluster_authorized_operations) {
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS;
+    }
     struct arena *arena = request_arena(request);
     status result = all ? fill_all(shard, arena, &response)
                         : fill_asked(shard, arena, state, request->version, &response);
     if (!status_is_ok(result)) {
         request_close(request, "no memory for the answer");
         return;
+    }
+    for (int32_t i = 0; i < response.topics_count; i++) {
+        if (state->request.include_topic_authorized_operations &&
+            response.topics[i].error_code == KAFKA_NONE) {
+            response.topics[i].topic_authorized_operations = TOPIC_OPERATIONS;
+        }
     }
     (void)request_respond(request, &response);
 }

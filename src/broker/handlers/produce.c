@@ -56,6 +56,23 @@ static void partition_fail(struct produce *p, partition_response *out, enum kafk
     p->failed = true;
 }
 
+/*
+ * Kafka tells the log start offset beside an error, unless the bytes or the log are at fault. An
+ * idempotent producer sees by it whether the records it wrote before are still there (KIP-360).
+ */
+static void partition_tell_log_start(partition_response *out, const struct partition *partition)
+{
+    switch (out->error_code) {
+    case KAFKA_CORRUPT_MESSAGE:
+    case KAFKA_MESSAGE_TOO_LARGE:
+    case KAFKA_RECORD_LIST_TOO_LARGE:
+    case KAFKA_STORAGE_ERROR:
+        return;
+    default:
+        out->log_start_offset = log_partition_offsets(partition).log_start;
+    }
+}
+
 /* A record of the batch is at fault: Java's client tells which (KIP-467). */
 static void partition_fail_record(struct produce *p, partition_response *out,
                                   enum kafka_error error, const struct batch_fault *fault)
@@ -154,6 +171,7 @@ static bool partition_append(struct produce *p, const struct topic *topic,
     enum kafka_error error = error_of_verdict(appended.verdict);
     if (error != KAFKA_NONE) {
         partition_fail(p, out, error, kafka_error_text(error));
+        partition_tell_log_start(out, partition);
         return true;
     }
     out->base_offset = appended.base_offset;
@@ -186,6 +204,7 @@ static bool produce_partition(struct produce *p, const struct topic *topic,
     enum kafka_error error = batch_validate(data->records, &p->rules, &header, &fault);
     if (error != KAFKA_NONE) {
         partition_fail_record(p, out, error, &fault);
+        partition_tell_log_start(out, partition);
         return true;
     }
     return partition_append(p, topic, partition, data->records, &header, out);

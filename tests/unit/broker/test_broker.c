@@ -262,6 +262,7 @@ static void producer_ids_are_never_given_twice(void **state)
         broker_abandon(world->broker);
         (void)sim_node_start(world->node);
         world_start_broker(world);
+        world_run(world, 100); /* The client hears that its connection is gone. */
     }
     world_destroy(world);
 }
@@ -323,6 +324,49 @@ static void a_waiting_fetch_ends_by_its_time_its_topic_or_its_connection(void **
                      KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
     link_call(other, API_DELETE_TOPICS, 5, &delete, &deleted);
     assert_int_equal(deleted.responses[0].error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    world_destroy(world);
+}
+
+/* What is not there is no reason to answer at once, unless nothing else was asked for (Kafka). */
+static void a_fetch_waits_beside_what_is_missing_and_not_for_more_than_it_takes(void **state)
+{
+    struct world *world = world_create(14, "");
+    struct link *link = link_open(world, 0);
+    assert_int_equal(create_topic(link, "t", 1), KAFKA_NONE);
+    assert_int_equal(produce(link, "t", 0, -1, batch_of(world, 1, 10, -1, -1)).error_code,
+                     KAFKA_NONE);
+    static const struct {
+        int64_t offset;
+        int32_t partition;
+        int32_t also; /* a second partition; 0: none */
+        int32_t min_bytes;
+        int32_t max_bytes;
+        bool waits;
+    } cases[] = {
+        {1, 0, 0, 1, 1000, true},    {1, 0, 7, 1, 1000, true},   {0, 7, 0, 1, 1000, false},
+        {0, 7, 8, 1, 1000, false},   {9, 0, 7, 1, 1000, false},  {0, 0, 7, 1, 1000, false},
+        {0, 0, 0, 1000, 5000, true}, {0, 0, 0, 1000, 20, false}, {1, 0, 0, 1000, 0, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct fetch_parts parts;
+        struct fetch_request_fetch_partition partitions[2];
+        struct fetch_response response;
+        struct fetch_request request =
+            *fetch_of(&parts, "t", cases[i].partition, cases[i].offset, 200, 1 << 20);
+        partitions[0] = parts.partition;
+        partitions[1] = parts.partition;
+        partitions[1].partition = cases[i].also;
+        parts.topic.partitions = partitions;
+        parts.topic.partitions_count = cases[i].also == 0 ? 1 : 2;
+        request.min_bytes = cases[i].min_bytes;
+        request.max_bytes = cases[i].max_bytes;
+        link_send(link, API_FETCH, 11, &request);
+        world_run(world, 100);
+        assert_int_equal(link_has_answer(link), !cases[i].waits);
+        world_run(world, 150);
+        link_take(link, API_FETCH, 11, 0, &response);
+        assert_int_equal(response.responses[0].partitions_count, cases[i].also == 0 ? 1 : 2);
+    }
     world_destroy(world);
 }
 
@@ -497,6 +541,50 @@ static void concurrent_creations_of_one_name_resolve(void **state)
     world_destroy(world);
 }
 
+static void a_name_that_stands_twice_is_answered_once_and_changes_nothing(void **state)
+{
+    enum { MANY = 30000 };
+    struct world *world = world_create(15, "");
+    struct link *link = link_open(world, 0);
+    struct create_topics_request_creatable_topic topics[4];
+    const char *names[] = {"twice", "once", "twice", "twice"};
+    struct create_topics_request create = create_topics_request_default;
+    struct create_topics_response created;
+    for (size_t i = 0; i < COUNT_OF(topics); i++) {
+        topics[i] = create_topics_request_creatable_topic_default;
+        topics[i].name = bytes_of(names[i]);
+        topics[i].num_partitions = 1;
+        topics[i].replication_factor = 1;
+    }
+    create.topics = topics;
+    create.topics_count = COUNT_OF(topics);
+    link_call(link, API_CREATE_TOPICS, 4, &create, &created);
+    assert_int_equal(created.topics_count, 2);
+    assert_int_equal(created.topics[0].error_code, KAFKA_INVALID_REQUEST);
+    assert_int_equal(created.topics[1].error_code, KAFKA_NONE);
+    assert_int_equal(create_topic(link, "twice", 1), KAFKA_NONE);
+    /* As many names as a frame holds cost no more than sorting them. */
+    struct bytes *many = malloc(MANY * sizeof(*many));
+    char *text = malloc(MANY * 8);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text + i * 8, 8, "n%06d", i / 2);
+        many[i] = i == 0 || i == MANY - 1 ? bytes_of("once") : bytes_of(text + i * 8);
+    }
+    struct delete_topics_request delete = delete_topics_request_default;
+    struct delete_topics_response deleted;
+    delete.topic_names = many;
+    delete.topic_names_count = MANY;
+    link_call(link, API_DELETE_TOPICS, 5, &delete, &deleted);
+    assert_int_equal(deleted.responses_count, MANY / 2 + 1);
+    assert_int_equal(deleted.responses[0].error_code, KAFKA_INVALID_REQUEST);
+    delete.topic_names_count = 1;
+    link_call(link, API_DELETE_TOPICS, 5, &delete, &deleted);
+    assert_int_equal(deleted.responses[0].error_code, KAFKA_NONE);
+    free(many);
+    free(text);
+    world_destroy(world);
+}
+
 static void a_request_waits_for_the_appends_before_it(void **state)
 {
     struct world *world = world_create(15, "");
@@ -530,11 +618,13 @@ int main(void)
         cmocka_unit_test(producer_ids_are_never_given_twice),
         cmocka_unit_test(a_fetch_waits_for_records_and_only_its_own_connection_waits),
         cmocka_unit_test(a_waiting_fetch_ends_by_its_time_its_topic_or_its_connection),
+        cmocka_unit_test(a_fetch_waits_beside_what_is_missing_and_not_for_more_than_it_takes),
         cmocka_unit_test(a_fetch_obeys_its_limits_but_for_the_first_batch),
         cmocka_unit_test(produce_that_outruns_the_log_waits_and_keeps_its_order),
         cmocka_unit_test(a_request_that_waits_for_room_outlives_its_connection),
         cmocka_unit_test(metadata_creates_topics_only_when_both_sides_allow_it),
         cmocka_unit_test(concurrent_creations_of_one_name_resolve),
+        cmocka_unit_test(a_name_that_stands_twice_is_answered_once_and_changes_nothing),
         cmocka_unit_test(a_request_waits_for_the_appends_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

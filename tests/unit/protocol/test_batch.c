@@ -212,7 +212,7 @@ static void rules_of_the_topic_are_kept(void **state)
     assert_int_equal(validate(&f, &rules, &fault), KAFKA_NONE);
     store_be16(f.buffer + 21, BATCH_TRANSACTIONAL);
     seal(&f);
-    assert_int_equal(validate(&f, &rules, &fault), KAFKA_UNSUPPORTED_FOR_MESSAGE_FORMAT);
+    assert_int_equal(validate(&f, &rules, &fault), KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     store_be64(f.buffer + 43, UINT64_MAX);
     seal(&f);
     assert_int_equal(validate(&f, &open_rules, &fault), KAFKA_INVALID_RECORD);
@@ -230,8 +230,8 @@ static void timestamps_outside_the_bounds_name_their_record(void **state)
         {NOW + 10, 10, 0, -1, KAFKA_NONE},
         {NOW + 10, 9, 0, 0, KAFKA_INVALID_TIMESTAMP},
         {NOW, INT64_MAX, 10, -1, KAFKA_NONE},
-        {NOW, INT64_MAX, 9, -1, KAFKA_INVALID_TIMESTAMP}, /* the batch's max timestamp */
-        {INT64_MIN, INT64_MAX, INT64_MAX, -1, KAFKA_INVALID_TIMESTAMP},
+        {NOW, INT64_MAX, 9, 1, KAFKA_INVALID_TIMESTAMP},
+        {INT64_MIN, INT64_MAX, INT64_MAX, 0, KAFKA_INVALID_TIMESTAMP},
         {INT64_MAX, INT64_MAX, 0, -1, KAFKA_NONE},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
