@@ -423,6 +423,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         }
         snprintf(name, sizeof(name), "flow-%d", version);
         seed_frames(name, frames, 3, sizes);
+        /* Nothing is there yet: these wait, and are left waiting. */
+        sizes[0] = frame_fetch(frames, (int16_t)(version + 1 > 12 ? 12 : version + 1), 5000);
+        snprintf(name, sizeof(name), "wait-%d", version);
+        seed_frames(name, frames, 1, sizes);
     }
     free(frames);
     size_t count;

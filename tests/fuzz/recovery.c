@@ -392,6 +392,26 @@ static void damage_all(struct damaged *damaged, struct bytes input)
     }
 }
 
+/* Length and CRC of the batches in a frame, as far as its entries can be walked. */
+static void mend_batches(uint8_t *frame, uint32_t size)
+{
+    uint32_t end = MIN(load_le32(frame + 84), size - 64) + 128;
+    for (uint32_t at = 128; at + 40 <= MIN(end, size + 64);) {
+        uint8_t *entry = frame + at;
+        uint32_t entry_size = load_le32(entry);
+        uint32_t body_size = load_le32(entry + 28);
+        uint32_t left = size + 64 - at - 40;
+        if (body_size >= BATCH_HEADER_SIZE && body_size <= left) {
+            store_be32(entry + 40 + 8, body_size - BATCH_LENGTH_OFFSET);
+            store_be32(entry + 40 + 17, crc32c(0, entry + 40 + 21, body_size - 21));
+        }
+        if (entry_size < 40 || entry_size > left + 40) {
+            return;
+        }
+        at += entry_size;
+    }
+}
+
 /* The checksums of a journal file's header and of each frame, and the chain from frame to frame. */
 static void mend_journal(struct image_file *file)
 {
@@ -408,6 +428,9 @@ static void mend_journal(struct image_file *file)
         }
         if (lsn != 0 && load_le64(frame + 72) == lsn + 1) {
             store_le32(frame + 80, previous);
+        }
+        if (size >= 64) {
+            mend_batches(frame, size);
         }
         lsn = load_le64(frame + 72);
         previous = crc32c(0, frame + 64, size);
@@ -484,30 +507,44 @@ static void run_doomed(struct world *world, uint8_t count)
     (void)sim_node_start(world->node);
 }
 
+/* A copy of what stands there, which the fuzzer then changes. */
+static void seed_bytes(uint8_t file, uint32_t at)
+{
+    uint8_t seed[SEED_SIZE_MAX];
+    char name[64];
+    uint32_t size = MIN(250U, image.files[file].size - at);
+    const uint8_t head[] = {FLAG_MEND,          0,           file,         (uint8_t)(at >> 16),
+                            (uint8_t)(at >> 8), (uint8_t)at, (uint8_t)size};
+    memcpy(seed, head, sizeof(head));
+    memcpy(seed + sizeof(head), image.files[file].data + at, size);
+    snprintf(name, sizeof(name), "file-%u-%u", file, at);
+    seed_add(name, seed, sizeof(head) + size);
+}
+
+static void seed_file(uint8_t file)
+{
+    char name[64];
+    /* Heads of files, bodies of checkpoints, frames of journals. */
+    for (uint32_t at = 0; at < image.files[file].size; at += CHECKPOINT_HEAD) {
+        if (at == 0 || load_le32(image.files[file].data + at) != 0) {
+            seed_bytes(file, at);
+        }
+    }
+    const uint8_t cut[] = {0, 0, file, 0, (uint8_t)(image.files[file].size >> 9), 0, DAMAGE_CUT};
+    snprintf(name, sizeof(name), "cut-%u", file);
+    seed_add(name, cut, sizeof(cut));
+    const uint8_t doom[] = {FLAG_DOOM, (uint8_t)(3 * file)};
+    snprintf(name, sizeof(name), "doom-%u", file);
+    seed_add(name, doom, sizeof(doom));
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     seed_init(*argc, *argv);
     trace_set_level((enum trace_level)(TRACE_ERROR + 1));
     image_make();
-    uint8_t seed[SEED_SIZE_MAX];
-    for (uint8_t i = 0; i < image.count; i++) {
-        char name[64];
-        /* A copy of where the file's content begins, behind the head of a file that has one. */
-        uint32_t at = MIN(strstr(image.files[i].path, "/journal") != NULL ? BLOCK_SIZE : 0U,
-                          image.files[i].size);
-        uint32_t size = MIN(250U, image.files[i].size - at);
-        const uint8_t head[] = {
-            FLAG_MEND, 0, i, (uint8_t)(at >> 16), (uint8_t)(at >> 8), (uint8_t)at, (uint8_t)size};
-        memcpy(seed, head, sizeof(head));
-        memcpy(seed + sizeof(head), image.files[i].data + at, size);
-        snprintf(name, sizeof(name), "file-%u", i);
-        seed_add(name, seed, sizeof(head) + size);
-        const uint8_t cut[] = {0, 0, i, 0, (uint8_t)(image.files[i].size >> 9), 0, DAMAGE_CUT};
-        snprintf(name, sizeof(name), "cut-%u", i);
-        seed_add(name, cut, sizeof(cut));
-        const uint8_t doom[] = {FLAG_DOOM, (uint8_t)(3 * i)};
-        snprintf(name, sizeof(name), "doom-%u", i);
-        seed_add(name, doom, sizeof(doom));
+    for (uint8_t file = 0; file < image.count; file++) {
+        seed_file(file);
     }
     return 0;
 }
