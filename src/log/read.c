@@ -51,7 +51,16 @@ status segment_view_load(struct segment_view *view)
            view->segments[view->count - 1].base_offset > view->tail.base_offset) {
         view->count--;
     }
-    if (view->count > 0 && view->segments[view->count - 1].base_offset == view->tail.base_offset) {
+    bool has_active =
+        view->count > 0 && view->segments[view->count - 1].base_offset == view->tail.base_offset;
+    if (!has_active && view->tail.base_offset >= 0) {
+        /* Nothing removes the active segment: without it a read would step over what is missing. */
+        free(view->segments);
+        view->segments = NULL;
+        view->count = 0;
+        return STATUS(NOT_FOUND);
+    }
+    if (has_active) {
         view->segments[view->count - 1].size = view->tail.size;
         view->segments[view->count - 1].max_timestamp = view->tail.max_timestamp;
     }

@@ -206,6 +206,9 @@ static void lookup_on_done(struct io_job *job)
     struct log_time_lookup *lookup = state->lookup;
     bool removed = false;
     read_flight_end(&state->flight, &removed);
+    if (state->result.code == STATUS_NOT_FOUND) {
+        state->result = STATUS(CORRUPT); /* Files are missing, if the partition is not. */
+    }
     if (removed || !status_is_ok(state->result)) {
         lookup_finish(state, removed ? STATUS(NOT_FOUND) : state->result);
         lookup->fn(lookup);

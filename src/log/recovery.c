@@ -194,6 +194,9 @@ static status metadata_read(struct log *log)
         s = metadata_segment_publish(log, &view, i, &offset);
     }
     segment_view_close(&view, metadata);
+    if (s.code == STATUS_NOT_FOUND) {
+        return metadata_corrupt(log, offset);
+    }
     TRY(s);
     return offset == metadata->written_end ? OK : metadata_corrupt(log, offset);
 }
