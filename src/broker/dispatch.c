@@ -22,10 +22,14 @@ static struct api_entry dispatch_entries[] = {
     {API_INIT_PRODUCER_ID, 0, 5, .keeps = true, .handler = handle_init_producer_id},
     {API_DESCRIBE_CONFIGS, 1, 4, .keeps = true, .handler = handle_describe_configs},
     {API_ALTER_CONFIGS, 0, 2, .keeps = true, .handler = handle_alter_configs},
+    {API_DESCRIBE_LOG_DIRS, 1, 4, .keeps = true, .handler = handle_describe_log_dirs},
     {API_CREATE_PARTITIONS, 0, 3, .keeps = true, .handler = handle_create_partitions},
     {API_INCREMENTAL_ALTER_CONFIGS, 0, 1, .keeps = true,
      .handler = handle_incremental_alter_configs},
     {API_DESCRIBE_CLUSTER, 0, 2, .handler = handle_describe_cluster},
+    {API_DESCRIBE_PRODUCERS, 0, 0, .keeps = true, .handler = handle_describe_producers},
+    {API_DESCRIBE_TOPIC_PARTITIONS, 0, 0, .keeps = true,
+     .handler = handle_describe_topic_partitions},
 };
 
 const struct api_entry *dispatch_table(size_t *count)

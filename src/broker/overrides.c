@@ -26,7 +26,7 @@ status overrides_set(struct overrides *overrides, const struct topic_record_conf
             return STATUS(NO_MEMORY);
         }
     }
-    uint8_t *text = (uint8_t *)(made.items + made.count);
+    uint8_t *text = made.items == NULL ? NULL : (uint8_t *)(made.items + made.count);
     for (int32_t i = 0; i < made.count; i++) {
         made.items[i].name = text_keep(&text, from[i].name);
         made.items[i].value = text_keep(&text, from[i].value);

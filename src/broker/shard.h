@@ -201,6 +201,9 @@ enum net_verdict handle_create_topics(struct shard *shard, struct request *reque
 enum net_verdict handle_delete_topics(struct shard *shard, struct request *request);
 enum net_verdict handle_describe_cluster(struct shard *shard, struct request *request);
 enum net_verdict handle_describe_configs(struct shard *shard, struct request *request);
+enum net_verdict handle_describe_log_dirs(struct shard *shard, struct request *request);
+enum net_verdict handle_describe_producers(struct shard *shard, struct request *request);
+enum net_verdict handle_describe_topic_partitions(struct shard *shard, struct request *request);
 enum net_verdict handle_fetch(struct shard *shard, struct request *request);
 enum net_verdict handle_find_coordinator(struct shard *shard, struct request *request);
 enum net_verdict handle_incremental_alter_configs(struct shard *shard, struct request *request);

@@ -383,6 +383,18 @@ uint64_t log_partition_available(const struct partition *partition, int64_t offs
     return size + (partition->segments_loaded ? 0 : partition->written_size);
 }
 
+uint32_t log_producer_count(const struct partition *partition)
+{
+    return producer_count(partition->producers);
+}
+
+void log_producers_visit(const struct partition *partition,
+                         void (*fn)(void *context, const struct log_producer *producer),
+                         void *context)
+{
+    producer_visit(partition->producers, fn, context);
+}
+
 void *log_partition_context(const struct partition *partition)
 {
     return partition->context;

@@ -378,6 +378,23 @@ status producer_decode(struct bytes *input, struct producer_table **table)
     return s;
 }
 
+void producer_visit(const struct producer_table *table,
+                    void (*fn)(void *context, const struct log_producer *producer), void *context)
+{
+    for (struct producer *p = table == NULL ? NULL : table->by_id; p != NULL; p = p->hh.next) {
+        if (p->epoch >= 0) {
+            bool has_batch = p->window_count > 0;
+            const struct log_producer producer = {
+                .id = p->id,
+                .epoch = p->epoch,
+                .last_sequence = has_batch ? p->window[p->window_count - 1].last_sequence : -1,
+                .last_timestamp = p->timestamp_ms,
+            };
+            fn(context, &producer);
+        }
+    }
+}
+
 uint32_t producer_count(const struct producer_table *table)
 {
     return table == NULL ? 0 : HASH_COUNT(table->by_id);

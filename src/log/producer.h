@@ -44,6 +44,10 @@ uint8_t *producer_encode(const struct producer_table *table, uint8_t *to);
 /* Reads what producer_encode wrote; *input moves behind it. TRUNCATED, INVALID, NO_MEMORY. */
 MUST_USE status producer_decode(struct bytes *input, struct producer_table **table);
 
+/* Each producer that has something committed, in no order. */
+void producer_visit(const struct producer_table *table,
+                    void (*fn)(void *context, const struct log_producer *producer), void *context);
+
 /* Producers known; and free. */
 uint32_t producer_count(const struct producer_table *table);
 void producer_destroy(struct producer_table *table);

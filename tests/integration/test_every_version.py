@@ -43,6 +43,12 @@ CONTENTS = {
         {"resource_type": 2, "resource_name": TOPIC,
          "configs": [{"name": "cleanup.policy", "config_operation": 2, "value": "delete"}]},
         {"resource_type": 2, "resource_name": "no-such-topic"}]},
+    "DescribeLogDirs": lambda ids: {"topics": [{"topic": TOPIC, "partitions": [0]},
+                                               {"topic": "no-such-topic", "partitions": [0]}]},
+    "DescribeProducers": lambda ids: {"topics": [{"name": TOPIC, "partition_indexes": [0]},
+                                                 {"name": "x", "partition_indexes": [0]}]},
+    "DescribeTopicPartitions": lambda ids: {"topics": [{"name": TOPIC}, {"name": "x"}],
+                                            "response_partition_limit": 100},
     "CreatePartitions": lambda ids: {"topics": [{"name": TOPIC, "count": ids["serial"] + 10,
                                                  "assignments": None},
                                                 {"name": "no-such-topic", "count": 2,
@@ -117,6 +123,12 @@ def check_answer(name, version, answer):
         check_equal(answer["results"][0]["error_code"], 0, what)
     elif name in ("AlterConfigs", "IncrementalAlterConfigs"):
         check_equal([r["error_code"] for r in answer["responses"]], [0, 3], what)
+    elif name == "DescribeLogDirs":
+        check_equal([t["name"] for t in answer["results"][0]["topics"]], [TOPIC], what)
+    elif name == "DescribeProducers":
+        check_equal([t["partitions"][0]["error_code"] for t in answer["topics"]], [0, 3], what)
+    elif name == "DescribeTopicPartitions":
+        check_equal([t["error_code"] for t in answer["topics"]], [0, 3], what)
     elif name == "DeleteTopics":
         check_equal(len(answer["responses"]), 2 if version >= 6 else 1, what)
 

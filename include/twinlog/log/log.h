@@ -158,6 +158,20 @@ struct partition_offsets log_partition_offsets(const struct partition *partition
 /* Bytes in segments and tail together, as DescribeLogDirs reports. */
 uint64_t log_partition_size(const struct partition *partition);
 
+/* An idempotent producer as a partition knows it. */
+struct log_producer {
+    int64_t id;
+    int16_t epoch;
+    int32_t last_sequence;  /* -1: none in this epoch */
+    int64_t last_timestamp; /* ms, of its last batch */
+};
+
+/* How many there are, at most, and each of them as of what is committed, in no order. */
+uint32_t log_producer_count(const struct partition *partition);
+void log_producers_visit(const struct partition *partition,
+                         void (*fn)(void *context, const struct log_producer *producer),
+                         void *context);
+
 /* The caller's pointer, NULL until set. */
 void *log_partition_context(const struct partition *partition);
 void log_partition_context_set(struct partition *partition, void *context);
