@@ -125,12 +125,20 @@ void log_body_patch(uint8_t *body, const struct writeback_item *item)
 
 /* ---------------------------------------------------------------- decode */
 
+/* A time index entry that is due names a record of the active segment. */
+static bool tail_is_sane(const struct segment_tail *tail, int64_t written_end)
+{
+    bool is_due = tail->base_offset >= 0 && tail->max_timestamp > tail->indexed_timestamp;
+    return !is_due || (tail->max_timestamp_offset >= tail->base_offset &&
+                       tail->max_timestamp_offset < written_end);
+}
+
 static bool state_is_sane(const struct partition_state *state)
 {
     const struct segment_tail *tail = &state->segment_tail;
-    return state->log_start >= 0 && state->log_start <= state->written_end &&
-           tail->base_offset >= -1 && tail->base_offset <= state->written_end &&
-           tail->size <= state->written_size;
+    return tail_is_sane(tail, state->written_end) && state->log_start >= 0 &&
+           state->log_start <= state->written_end && tail->base_offset >= -1 &&
+           tail->base_offset <= state->written_end && tail->size <= state->written_size;
 }
 
 static void record_decode(const uint8_t *record, struct recovered *recovered)
