@@ -567,7 +567,7 @@ static void a_name_that_stands_twice_is_answered_once_and_changes_nothing(void *
     struct bytes *many = malloc(MANY * sizeof(*many));
     char *text = malloc(MANY * 8);
     for (int i = 0; i < MANY; i++) {
-        snprintf(text + i * 8, 8, "n%06d", i / 2);
+        snprintf(text + i * 8, 8, "n%06u", (unsigned)i / 2 % 1000000);
         many[i] = i == 0 || i == MANY - 1 ? bytes_of("once") : bytes_of(text + i * 8);
     }
     struct delete_topics_request delete = delete_topics_request_default;
