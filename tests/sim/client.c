@@ -8,7 +8,8 @@
 #include "violation.h"
 
 #define TIMESTAMP_BASE_MS 1700000000000
-#define BATCH_SPARE       256u /* headers of batch and records */
+#define BATCH_SPARE       256u   /* headers of batch and records */
+#define BATCH_SIZE_FULL   32768u /* with one more record it still fits a journal file */
 #define SCAN_TRIES_MAX    200u
 
 /* A batch until it is acknowledged or given up. */
@@ -179,13 +180,14 @@ static void flight_fill(struct workload *workload, struct flight *flight)
     uint32_t count = random_between(workload->sim, 1, workload->shape.records_max);
     uint32_t size = BATCH_SPARE;
     flight->first_record = model->record_count;
-    flight->record_count = count;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && size < BATCH_SIZE_FULL; i++) {
         uint32_t record = model_record_add(
             model, stream->partition, client->is_idempotent ? client->producer : MODEL_RECORD_NONE,
             value_size(workload));
         size += model->records[record].size + BATCH_SPARE;
     }
+    count = model->record_count - flight->first_record;
+    flight->record_count = count;
     uint8_t *value = malloc(size);
     flight->data = malloc(size);
     ASSERT(value != NULL);

@@ -12,14 +12,16 @@
 /* Of the layouts at the head of src/log/journal_format.h. */
 #define BLOCK_SIZE          4096u
 #define FRAME_MAGIC         0x464c5754u /* "TWLF" */
+#define GENERATION_OFFSET   24u
+#define SYNCED_OFFSET       32u
 #define CHECKSUM_OFFSET     40u
 #define LSN_OFFSET          72u
 #define ENTRIES_SIZE_OFFSET 84u
 #define FRAME_HEADER_SIZE   128u
 #define ENTRY_TOPIC_OFFSET  8u
 
-#define ROT_SIZE    4u
-#define LAST_FRAMES 14u /* more than can be in flight: below them everything is proved synced */
+#define ROT_SIZE      4u
+#define PROVED_FRAMES 28u /* how far below the last one that is proved synced */
 
 static void journal_name(char path[64], uint32_t index)
 {
@@ -97,19 +99,32 @@ static bool frame_has_metadata(const uint8_t *frame, uint64_t room)
     return false;
 }
 
-/* A place in a frame that has a later one to prove that it was synced, if its LSN is still there.
- */
-static bool place_proved(struct sim *sim, const uint8_t *content, uint64_t size, uint64_t lsn_max,
-                         uint64_t *position)
+/* The highest LSN that some frame calls synced; how far that lags behind the last has no bound. */
+static uint64_t proved_lsn(const uint8_t *content, uint64_t size)
 {
-    uint64_t back = random_between(sim, LAST_FRAMES, 3 * LAST_FRAMES);
-    for (uint64_t at = 0; at < size && lsn_max > back; at += BLOCK_SIZE) {
-        if (frame_lsn(content + at) == lsn_max - back) {
-            *position = at + random_below(sim, FRAME_HEADER_SIZE);
-            return true;
+    uint64_t proved = 0;
+    for (uint64_t at = 0; at < size; at += BLOCK_SIZE) {
+        if (frame_lsn(content + at) > 0) {
+            proved = MAX(proved, load_le64(content + at + SYNCED_OFFSET));
         }
     }
-    return false;
+    return proved;
+}
+
+/* A place in a frame that a later one proves to have been synced. False: it is gone. */
+static bool place_proved(struct sim *sim, const uint8_t *content, uint64_t size, uint64_t *position)
+{
+    uint64_t lsn = proved_lsn(content, size);
+    uint64_t back = random_below(sim, PROVED_FRAMES);
+    uint64_t generation = 0;
+    for (uint64_t at = 0; at < size && lsn > back; at += BLOCK_SIZE) {
+        const uint8_t *frame = content + at;
+        if (frame_lsn(frame) == lsn - back && load_le64(frame + GENERATION_OFFSET) > generation) {
+            generation = load_le64(frame + GENERATION_OFFSET); /* Others of its LSN were cut. */
+            *position = at + random_below(sim, FRAME_HEADER_SIZE);
+        }
+    }
+    return generation > 0;
 }
 
 /* A place in the frame that stands last, or far below it. False: not this time. */
@@ -126,7 +141,7 @@ static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size,
         *position = last + CHECKSUM_OFFSET + random_below(sim, 80);
         return !frame_has_metadata(content + last, size - last);
     }
-    return place_proved(sim, content, size, lsn_max, position);
+    return place_proved(sim, content, size, position);
 }
 
 bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t journal_size,
