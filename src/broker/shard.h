@@ -198,6 +198,7 @@ enum net_verdict handle_alter_configs(struct shard *shard, struct request *reque
 enum net_verdict handle_api_versions(struct shard *shard, struct request *request);
 enum net_verdict handle_create_partitions(struct shard *shard, struct request *request);
 enum net_verdict handle_create_topics(struct shard *shard, struct request *request);
+enum net_verdict handle_delete_records(struct shard *shard, struct request *request);
 enum net_verdict handle_delete_topics(struct shard *shard, struct request *request);
 enum net_verdict handle_describe_cluster(struct shard *shard, struct request *request);
 enum net_verdict handle_describe_configs(struct shard *shard, struct request *request);
@@ -210,6 +211,7 @@ enum net_verdict handle_incremental_alter_configs(struct shard *shard, struct re
 enum net_verdict handle_init_producer_id(struct shard *shard, struct request *request);
 enum net_verdict handle_list_offsets(struct shard *shard, struct request *request);
 enum net_verdict handle_metadata(struct shard *shard, struct request *request);
+enum net_verdict handle_offset_for_leader_epoch(struct shard *shard, struct request *request);
 enum net_verdict handle_produce(struct shard *shard, struct request *request);
 
 /* An ApiVersions request whose version is not known is answered in version 0 (KIP-511). */

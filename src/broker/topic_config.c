@@ -360,6 +360,7 @@ static void take_over(struct topic_config *config, const struct topic_key *key, 
     }
     if (key->offset == USED(compacted)) {
         config->compacted = strstr(value, "compact") != NULL;
+        config->deleted = strstr(value, "delete") != NULL;
     } else if (key->offset == USED(log_append_time)) {
         config->log_append_time = strcmp(value, "LogAppendTime") == 0;
     } else {

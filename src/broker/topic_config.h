@@ -16,6 +16,7 @@ struct topic_config {
     int64_t timestamp_after_ms_max;
     int64_t min_insync_replicas;
     bool compacted;
+    bool deleted; /* records go by the log start, time or size */
     bool log_append_time;
 };
 

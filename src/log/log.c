@@ -59,6 +59,9 @@ bool log_enter(struct log *log, struct partition *partition, const struct journa
         return false;
     }
     int64_t end_offset = partition->log_end + header->last_offset_delta + 1;
+    if (!epochs_reserve(&partition->epochs)) {
+        return false;
+    }
     if (!chunk_entry_add(chunk, partition, end_offset)) {
         return false;
     }
@@ -68,6 +71,7 @@ bool log_enter(struct log *log, struct partition *partition, const struct journa
     }
     chunk->unwritten_count++;
     partition->chunk_refs++;
+    epochs_add(&partition->epochs, batch_leader_epoch(place->body), partition->log_end);
     partition_tail_add(partition, chunk, place->body, header, partition->roll_pending);
     return true;
 }
@@ -357,6 +361,7 @@ void log_destroy(struct log *log, bool crashed)
     writeback_free(log);
     log_reads_free(log);
     log_removals_free(log);
+    log_starts_free(log);
     log_recovered_free(log);
     log_partitions_free(log);
     chunk_pool_fini(&log->pool);

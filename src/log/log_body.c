@@ -2,14 +2,14 @@
  * The body of a checkpoint: what every partition with data was as of the checkpoint's committed
  * LSN. Little-endian; the file around it (checkpoint.c) has the checksum.
  *
- *   0   u32   version, 1
+ *   0   u32   version, 2
  *   4   u32   partition count
  *   8         partition records, one behind the other, in no order
  *
  * partition record:
  *   0   16 B  topic id
  *   16  i32   index
- *   20  u32   flags: 1: the next batch starts a segment
+ *   20  u32   flags: 1: the next batch starts a segment; 2: segments may lie below the log start
  *   24  i64   log start offset
  *   32  i64   recovery offset: everything below is in segment files
  *   40  u64   bytes in segment files
@@ -21,7 +21,10 @@
  *   88  i64   the last timestamp in its time index, -1: none
  *   96  u32   bytes behind its last offset index entry
  *   100 u32   size of the producers
- *   104       producers, as producer_encode() writes them
+ *   104 u32   count of leader epochs
+ *   108       zero
+ *   112       leader epochs, as epochs_encode() writes them
+ *             producers, as producer_encode() writes them
  *
  * Valid when version and sizes agree, offsets are in order, and the records end with the body.
  */
@@ -31,10 +34,11 @@
 
 #include "log_state.h"
 
-#define BODY_VERSION     1u
+#define BODY_VERSION     2u
 #define BODY_HEADER_SIZE 8u
-#define RECORD_SIZE      104u
+#define RECORD_SIZE      112u
 #define RECORD_FLAG_ROLL 1u
+#define RECORD_FLAG_TRIM 2u
 #define RECORD_TAIL_AT   56u
 
 _Static_assert(RECORD_SIZE % 8 == 0, "records without producers keep their alignment");
@@ -48,7 +52,8 @@ size_t log_body_size_max(const struct log *log)
 {
     size_t size = BODY_HEADER_SIZE;
     for (const struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
-        size += RECORD_SIZE + producer_encoded_size(p->producers);
+        size += RECORD_SIZE + (size_t)p->epochs.count * EPOCHS_ENTRY_SIZE +
+                producer_encoded_size(p->producers);
     }
     return size;
 }
@@ -81,18 +86,26 @@ static uint8_t *record_encode(const struct partition *partition, uint8_t *record
     ASSERT(item == NULL || item->end_offset == partition->high_watermark);
     memcpy(record, partition->key.topic_id.bytes, sizeof(partition->key.topic_id.bytes));
     store_le32(record + 16, (uint32_t)partition->key.index);
-    store_le32(record + 20, partition_rolls_next(partition) ? RECORD_FLAG_ROLL : 0);
+    store_le32(record + 20,
+               (partition_rolls_next(partition) ? RECORD_FLAG_ROLL : 0) |
+                   (partition->trim_wanted || partition->trimming ? RECORD_FLAG_TRIM : 0));
     store_le64(record + 24, (uint64_t)partition->log_start);
     store_le64(record + 32, (uint64_t)partition->high_watermark);
     store_le64(record + 40, partition->written_size + (item != NULL ? item->size : 0));
     store_le64(record + 48, (uint64_t)(item != NULL ? item->first_timestamp
                                                     : partition->written_first_timestamp));
     segment_tail_encode(record, &partition->segment_tail);
-    uint8_t *end = record + RECORD_SIZE;
+    /* An epoch that begins at the high watermark or behind has nothing committed. */
+    uint32_t epoch_count;
+    uint8_t *producers = epochs_encode(&partition->epochs, partition->high_watermark,
+                                       record + RECORD_SIZE, &epoch_count);
+    uint8_t *end = producers;
     if (partition->producers != NULL) {
         end = producer_encode(partition->producers, end);
     }
-    store_le32(record + 100, (uint32_t)(end - record) - RECORD_SIZE);
+    store_le32(record + 100, (uint32_t)(end - producers));
+    store_le32(record + 104, epoch_count);
+    store_le32(record + 108, 0);
     return end;
 }
 
@@ -147,6 +160,7 @@ static void record_decode(const uint8_t *record, struct recovered *recovered)
     memcpy(recovered->key.topic_id.bytes, record, sizeof(recovered->key.topic_id.bytes));
     recovered->key.index = (int32_t)load_le32(record + 16);
     state->roll = (load_le32(record + 20) & RECORD_FLAG_ROLL) != 0;
+    state->trim = (load_le32(record + 20) & RECORD_FLAG_TRIM) != 0;
     state->log_start = (int64_t)load_le64(record + 24);
     state->written_end = (int64_t)load_le64(record + 32);
     state->written_size = load_le64(record + 40);
@@ -176,7 +190,7 @@ static status producers_decode(struct bytes *body, uint32_t size, struct partiti
     return producers.size == 0 ? OK : STATUS(INVALID);
 }
 
-/* Reads one record into `recovered`, which then owns its producers. */
+/* Reads one record into `recovered`, which then owns its producers and epochs. */
 static status recovered_decode(struct log *log, struct bytes *body, struct recovered *recovered)
 {
     if (body->size < RECORD_SIZE) {
@@ -186,6 +200,8 @@ static status recovered_decode(struct log *log, struct bytes *body, struct recov
     record_decode(record, recovered);
     body->data += RECORD_SIZE;
     body->size -= RECORD_SIZE;
+    TRY(epochs_decode(body, load_le32(record + 104), recovered->state.written_end,
+                      &recovered->state.epochs));
     TRY(producers_decode(body, load_le32(record + 100), &recovered->state));
     if (!state_is_sane(&recovered->state)) {
         return STATUS(INVALID);
@@ -208,6 +224,7 @@ static status recovered_add(struct log *log, struct bytes *body)
     }
     if (!status_is_ok(s)) {
         producer_destroy(recovered->state.producers);
+        epochs_fini(&recovered->state.epochs);
         free(recovered);
     }
     return s;
@@ -255,6 +272,7 @@ void log_recovered_free(struct log *log)
     {
         HASH_DEL(log->recovered, recovered);
         producer_destroy(recovered->state.producers);
+        epochs_fini(&recovered->state.epochs);
         free(recovered);
     }
 }

@@ -117,6 +117,7 @@ void log_commit_to(struct log *log, uint64_t lsn)
         marks->first++;
     }
     log->committed_lsn = lsn;
+    log_starts_commit(log, lsn);
     for (struct partition *p = touched; p != NULL; p = p->touched_next) {
         partition_committed(log, p, lsn);
     }

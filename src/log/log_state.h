@@ -72,11 +72,13 @@ struct log {
     struct io_hook hook;
     struct io_timer kick; /* makes a turn happen when a result is due outside of one */
     struct io_timer idle;
-    int64_t appended_ns;  /* when the last append was */
-    uint32_t room_wanted; /* largest batch refused for want of room; 0: none */
-    uint32_t job_count;   /* in flight in both lanes */
-    struct list reads;    /* reads and lookups in flight, for a crash */
-    struct list removals; /* directories being deleted, for a crash */
+    int64_t appended_ns;       /* when the last append was */
+    uint32_t room_wanted;      /* largest batch refused for want of room; 0: none */
+    uint32_t job_count;        /* in flight in both lanes */
+    struct list reads;         /* reads and lookups in flight, for a crash */
+    struct list start_changes; /* log starts that move when they are committed */
+    struct list trims;         /* jobs that delete segments, for a crash */
+    struct list removals;      /* directories being deleted, for a crash */
 
     bool opening;
     bool idle_armed;
@@ -166,6 +168,23 @@ MUST_USE status log_body_decode(struct log *log, struct bytes body);
 
 /* Frees what of log->recovered was not claimed. */
 void log_recovered_free(struct log *log);
+
+/* ---------------------------------------------------------------- log_start.c */
+
+/* Moves a partition's log start; the files below are left to log_trim(). */
+void log_start_set(struct partition *partition, int64_t offset);
+
+/* Events up to `lsn` take effect. */
+void log_starts_commit(struct log *log, uint64_t lsn);
+
+/* Starts the deletion of segments below the log start that no recovery needs, if there are any. */
+void log_trim(struct log *log, struct partition *partition);
+
+/* The same for all partitions: after a checkpoint, and once after the open. */
+void log_trim_all(struct log *log);
+
+/* Frees what is pending, of a loop that is gone or at the end. */
+void log_starts_free(struct log *log);
 
 /* ---------------------------------------------------------------- log_remove.c */
 

@@ -26,7 +26,11 @@ static void partition_state_take(struct partition *partition, struct partition_s
     partition->segment_tail = state->segment_tail;
     partition->roll_pending = state->roll;
     partition->producers = state->producers;
+    partition->epochs = state->epochs;
+    partition->checkpoint_base = state->segment_tail.base_offset;
+    partition->trim_wanted = state->trim;
     state->producers = NULL;
+    state->epochs = (struct epochs){0};
     partition->active = (struct partition_active){.base_offset = state->segment_tail.base_offset,
                                                   .size = state->segment_tail.size,
                                                   .first_timestamp = state->first_timestamp};
@@ -62,6 +66,7 @@ struct partition *partition_create(struct log *log, const char *topic,
 void partition_free(struct partition *partition)
 {
     producer_destroy(partition->producers);
+    epochs_fini(&partition->epochs);
     free(partition->segments);
     free(partition->tail.entries);
     free(partition->dir);
@@ -243,6 +248,18 @@ void partition_segments_load(struct partition *partition, uint32_t version,
     }
 }
 
+void partition_segments_replace(struct partition *partition, struct segment *segments,
+                                uint32_t count)
+{
+    free(partition->segments);
+    partition->segments = NULL;
+    partition->segment_count = 0;
+    partition->segment_capacity = 0;
+    partition->segments_loaded = false;
+    partition->segments_version++;
+    partition_segments_load(partition, partition->segments_version, segments, count);
+}
+
 /* False: out of memory; then the files are listed again when they are next wanted. */
 static bool partition_segments_reserve(struct partition *partition, uint32_t count)
 {
@@ -350,6 +367,21 @@ struct partition_offsets log_partition_offsets(const struct partition *partition
     };
 }
 
+bool log_epoch_end(const struct partition *partition, int32_t epoch, struct log_epoch *end)
+{
+    int32_t latest = (int32_t)partition->log->epoch;
+    struct epoch_start found = {latest, partition->high_watermark};
+    bool is_known = epoch == latest || epochs_find_end(&partition->epochs, epoch, latest,
+                                                       partition->high_watermark, &found);
+    *end = is_known ? (struct log_epoch){found.epoch, found.offset} : (struct log_epoch){-1, -1};
+    return is_known;
+}
+
+int32_t log_epoch_at(const struct partition *partition, int64_t offset)
+{
+    return epochs_at(&partition->epochs, offset, (int32_t)partition->log->epoch);
+}
+
 uint64_t log_partition_size(const struct partition *partition)
 {
     const struct partition_tail *tail = &partition->tail;
@@ -415,7 +447,7 @@ void partition_check(const struct partition *partition)
     if (partition->removed) {
         return;
     }
-    ASSERT(partition->log_start <= partition->written_end);
+    ASSERT(partition->log_start <= partition->high_watermark);
     ASSERT(partition->written_end <= partition->high_watermark);
     ASSERT(partition->high_watermark <= partition->log_end);
     /* I4: what is in segments is committed, and the tail goes on where they end. */

@@ -7,6 +7,7 @@
  *      [ segment files ] [ tail: committed ] [ tail: not committed ]
  *
  * The tail may reach back below written_end: batches stay in memory until their chunk is evicted.
+ * log_start may be anywhere up to the high watermark; files below it go later (log_start.c).
  */
 #ifndef TWINLOG_LOG_PARTITION_H
 #define TWINLOG_LOG_PARTITION_H
@@ -18,6 +19,7 @@
 #include "twinlog/log/log.h"
 
 #include "chunk.h"
+#include "epochs.h"
 #include "producer.h"
 #include "segment.h"
 
@@ -63,7 +65,9 @@ struct partition_state {
     int64_t first_timestamp; /* of the active segment */
     struct segment_tail segment_tail;
     bool roll;
+    bool trim; /* files below the log start may be there */
     struct producer_table *producers;
+    struct epochs epochs;
 };
 
 struct writeback_item;
@@ -88,6 +92,7 @@ struct partition {
     struct partition_active active;
     bool roll_pending; /* a ROLL is in the journal for the next batch */
     struct producer_table *producers;
+    struct epochs epochs; /* of all batches, committed or not */
 
     struct segment *segments; /* ascending, the active one last; valid when segments_loaded */
     uint32_t segment_count;
@@ -96,9 +101,12 @@ struct partition {
     uint32_t segments_version; /* moves when files appear: a listing of before does not count */
     struct segment_tail segment_tail;
     int64_t written_first_timestamp;
-    uint64_t written_size; /* bytes in all segment files */
-    bool needs_cut;        /* files may hold bytes beyond segment_tail: cut before writing */
-    bool is_lost;          /* replay found its files gone: it must be deleted before replay ends */
+    uint64_t written_size;   /* bytes in all segment files */
+    int64_t checkpoint_base; /* base offset of the segment that is active in the last checkpoint */
+    bool trim_wanted;        /* segments may lie below the log start */
+    bool trimming;           /* a job deletes some */
+    bool needs_cut;          /* files may hold bytes beyond segment_tail: cut before writing */
+    bool is_lost; /* replay found its files gone: it must be deleted before replay ends */
 
     struct list_node dirty_link;    /* in log->dirty: has committed batches to write */
     struct list_node removed_link;  /* in log->removed */
@@ -157,6 +165,10 @@ void partition_watches_tell(struct partition *partition);
 /* Takes a listing of its files as they were at `version`; `segments` is taken over or freed. */
 void partition_segments_load(struct partition *partition, uint32_t version,
                              struct segment *segments, uint32_t count);
+
+/* Takes a new list of all its files, which is taken over; listings of before do not count. */
+void partition_segments_replace(struct partition *partition, struct segment *segments,
+                                uint32_t count);
 
 /* Adds or updates the active segment after a write. */
 void partition_segments_written(struct partition *partition, const struct segment_write *write);

@@ -205,8 +205,10 @@ static void read_on_done(struct io_job *job)
     struct partition *partition = state->flight.partition;
     bool removed = false;
     read_flight_end(&state->flight, &removed);
-    status result = removed ? STATUS(NOT_FOUND) : state->result;
-    if (result.code == STATUS_NOT_FOUND && !removed) {
+    /* What lies below the log start, which may have moved meanwhile, is out of range. */
+    bool is_gone = removed || read->offset < partition->log_start;
+    status result = is_gone ? STATUS(NOT_FOUND) : state->result;
+    if (result.code == STATUS_NOT_FOUND && !is_gone) {
         trace_error("log", "a segment file of %s is missing: restore it", partition->dir);
         result = STATUS(CORRUPT);
     }

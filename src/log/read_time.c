@@ -104,6 +104,9 @@ static bool lookup_segment(struct lookup_state *state, uint32_t index)
     }
     if (status_is_ok(s)) {
         s = segment_epoch(state, index, offset, &state->leader_epoch);
+        if (s.code == STATUS_NOT_FOUND) {
+            return false; /* It was deleted meanwhile: it lies below the log start. */
+        }
     }
     state->result = s;
     state->found_offset = offset;

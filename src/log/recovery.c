@@ -72,6 +72,8 @@ static struct log *log_create(const struct log_options *options)
     list_init(&log->dirty);
     list_init(&log->reads);
     list_init(&log->removals);
+    list_init(&log->start_changes);
+    list_init(&log->trims);
     log->kick.context = log;
     log->idle.context = log;
     log->hook = (struct io_hook){.fn = log_on_turn, .context = log};
@@ -302,7 +304,7 @@ static status replay_event(struct replay_context *replay, const struct journal_f
         return OK;
     case JOURNAL_LOG_START:
         if (partition != NULL && entry->offset <= partition->log_end) {
-            partition->log_start = MAX(partition->log_start, entry->offset);
+            log_start_set(partition, entry->offset);
         }
         return OK;
     case JOURNAL_BATCH:

@@ -107,6 +107,9 @@ MUST_USE status segment_batch_find_timestamp(const uint8_t *batch, uint32_t size
                                              int64_t offset_min, int64_t timestamp, int64_t *offset,
                                              int64_t *found_timestamp);
 
+/* Removes the files of one segment; OK when they are not there. */
+MUST_USE status segment_remove(struct io_disk *disk, const char *dir, int64_t base_offset);
+
 /* Removes a partition's directory and all in it; OK when it is not there. */
 MUST_USE status segment_remove_all(struct io_disk *disk, const char *dir);
 

@@ -82,7 +82,7 @@ static status index_cut(struct io_disk *disk, const char *path, uint32_t entry_s
     return s;
 }
 
-static status segment_remove(struct io_disk *disk, const char *dir, int64_t base_offset)
+status segment_remove(struct io_disk *disk, const char *dir, int64_t base_offset)
 {
     static const char *const suffixes[] = {".log", ".index", ".timeindex"};
     for (unsigned i = 0; i < COUNT_OF(suffixes); i++) {

@@ -94,6 +94,9 @@ static void writeback_on_checkpoint(struct log *log, const struct writeback_job 
 {
     struct writeback *writeback = &log->writeback;
     log->checkpoint = job->header;
+    for (struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
+        p->checkpoint_base = p->segment_tail.base_offset;
+    }
     journal_recycle(log->journal, job->header.start.lsn);
     log->checkpoints++;
     log->checkpoint_ns += (uint64_t)(io_now_ns_exact(log->io) - job->started_ns);
@@ -103,6 +106,7 @@ static void writeback_on_checkpoint(struct log *log, const struct writeback_job 
     if (log->opening) {
         return;
     }
+    log_trim_all(log);
     log_idle_arm(log);
     if (writeback->trim_wanted && log->dirty_bytes == 0) {
         writeback->trim_wanted = false;
@@ -217,6 +221,7 @@ void writeback_step(struct log *log)
     if (log->orphans_due) {
         log->orphans_due = false;
         log_orphans_remove(log);
+        log_trim_all(log);
     }
     struct writeback *writeback = &log->writeback;
     if (writeback->state != WRITEBACK_IDLE || writeback->blocked || log->offline || log->closed) {

@@ -54,6 +54,11 @@ void batch_stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch)
     store_be32(batch + 12, (uint32_t)leader_epoch);
 }
 
+int32_t batch_leader_epoch(const uint8_t *batch)
+{
+    return (int32_t)load_be32(batch + 12);
+}
+
 /* Additions of deltas from the wire wrap instead of overflowing: they are judged elsewhere. */
 static int64_t add_wrapping(int64_t a, int64_t b)
 {

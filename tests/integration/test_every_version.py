@@ -48,7 +48,13 @@ CONTENTS = {
     "DescribeProducers": lambda ids: {"topics": [{"name": TOPIC, "partition_indexes": [0]},
                                                  {"name": "x", "partition_indexes": [0]}]},
     "DescribeTopicPartitions": lambda ids: {"topics": [{"name": TOPIC}, {"name": "x"}],
-                                            "response_partition_limit": 100},
+                                            "response_partition_limit": 2000},
+    "DeleteRecords": lambda ids: {"topics": [
+        {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]},
+        {"name": "x", "partitions": [{"partition_index": 0, "offset": 0}]}], "timeout_ms": 1000},
+    "OffsetForLeaderEpoch": lambda ids: {"replica_id": -1, "topics": [
+        {"topic": TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]},
+        {"topic": "x", "partitions": [{"partition": 0, "leader_epoch": 0}]}]},
     "CreatePartitions": lambda ids: {"topics": [{"name": TOPIC, "count": ids["serial"] + 10,
                                                  "assignments": None},
                                                 {"name": "no-such-topic", "count": 2,
@@ -125,6 +131,8 @@ def check_answer(name, version, answer):
         check_equal([r["error_code"] for r in answer["responses"]], [0, 3], what)
     elif name == "DescribeLogDirs":
         check_equal([t["name"] for t in answer["results"][0]["topics"]], [TOPIC], what)
+    elif name in ("DeleteRecords", "OffsetForLeaderEpoch"):
+        check_equal([t["partitions"][0]["error_code"] for t in answer["topics"]], [0, 3], what)
     elif name == "DescribeProducers":
         check_equal([t["partitions"][0]["error_code"] for t in answer["topics"]], [0, 3], what)
     elif name == "DescribeTopicPartitions":

@@ -155,6 +155,21 @@ struct partition_offsets {
 /* Where the partition stands now. */
 struct partition_offsets log_partition_offsets(const struct partition *partition);
 
+struct log_epoch {
+    int32_t epoch;
+    int64_t end_offset;
+};
+
+/*
+ * Where the log of a leader epoch ends (KIP-101): for the epoch in force the high watermark; for an
+ * older one the start of the next; for one without batches the answer is about the last before it
+ * that has some. False, and -1 in both fields: it is newer than the one in force.
+ */
+bool log_epoch_end(const struct partition *partition, int32_t epoch, struct log_epoch *end);
+
+/* The leader epoch of the batch at an offset; the one in force when there is no batch. */
+int32_t log_epoch_at(const struct partition *partition, int64_t offset);
+
 /* Bytes in segments and tail together, as DescribeLogDirs reports. */
 uint64_t log_partition_size(const struct partition *partition);
 
@@ -206,6 +221,15 @@ bool log_has_room(struct log *log, uint32_t size);
  */
 MUST_USE status log_append(struct log *log, struct partition *partition, struct bytes batch,
                            const struct batch_header *header, struct log_appended *appended);
+
+/*
+ * Moves the log start up to `offset`, at most the high watermark: once *lsn is committed nothing
+ * below can be read any more, and files that lie below are deleted in the background. *lsn is 0
+ * when the log starts there or further on already.
+ * FULL: nothing happened, wait for on_room. OFFLINE. NO_MEMORY.
+ */
+MUST_USE status log_delete_before(struct log *log, struct partition *partition, int64_t offset,
+                                  uint64_t *lsn);
 
 /* A wait for an LSN; embedded in its owner, zeroed before first use. */
 struct log_wait;

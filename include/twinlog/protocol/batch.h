@@ -53,6 +53,9 @@ struct batch_header {
  */
 MUST_USE status batch_header_read(struct bytes input, struct batch_header *header);
 
+/* The partition leader epoch of a batch whose header is whole. */
+int32_t batch_leader_epoch(const uint8_t *batch);
+
 /* True when the CRC over bytes [21, size) is the header's. */
 bool batch_crc_is_valid(const uint8_t *batch, const struct batch_header *header);
 

@@ -109,7 +109,7 @@ static bool partition_step(struct list_offsets *list)
         return true;
     case EARLIEST:
     case EARLIEST_LOCAL:
-        out_set(out, offsets.log_start, -1, offsets.leader_epoch);
+        out_set(out, offsets.log_start, -1, log_epoch_at(partition, offsets.log_start));
         return true;
     case LATEST_TIERED:
     case EARLIEST_PENDING_UPLOAD:
