@@ -9,6 +9,9 @@
 #define SCRATCH_SIZE_MAX ((size_t)256 * 1024 * 1024)
 #define STOP_GRACE_MS    5000
 
+/* Of all fetch sessions together: about 150 bytes each. */
+#define FETCH_SESSION_PARTITIONS_MAX 500000u
+
 struct broker {
     struct shard shard;
     void (*stop_done)(void *context, status result);
@@ -103,10 +106,13 @@ static void shard_init(struct shard *shard, struct broker *broker, struct io *io
     list_init(&shard->producer_id_waits);
     list_init(&shard->fetch_waits);
     list_init(&shard->fetch_memory_waits);
+    fetch_sessions_init(&shard->fetch_sessions, (uint32_t)config->fetch_session_slots,
+                        FETCH_SESSION_PARTITIONS_MAX);
 }
 
 static void shard_fini(struct shard *shard)
 {
+    fetch_sessions_fini(&shard->fetch_sessions);
     metadata_fini(&shard->metadata);
     arena_fini(&shard->scratch);
 }
@@ -300,5 +306,6 @@ void broker_check(const struct broker *broker)
     ASSERT(shard->producer_id_next <= shard->producer_id_end);
     ASSERT(shard->producer_id_end <= shard->metadata.next_producer_id);
     ASSERT(list_is_empty(&shard->fetch_memory_waits) || shard->fetch_memory > 0);
+    fetch_sessions_check(&shard->fetch_sessions);
     log_check(shard->log);
 }

@@ -90,6 +90,8 @@ static const struct config_key config_keys[] = {
         "of one address"),
     INT("fetch.max.bytes", "57671680", 1 * KIB, INT32_MAX, fetch_size_max,
         "the most one Fetch returns"),
+    INT("max.incremental.fetch.session.cache.slots", "1000", 0, 100000, fetch_session_slots,
+        "fetch sessions kept at most"),
     INT("twinlog.producer.id.block.size", "1000", 1, 1000000, producer_id_block_size,
         "producer ids reserved with one synced write"),
     LONG("twinlog.fetch.memory.size", "134217728", 1 * MIB, INT64_MAX, fetch_memory_size,

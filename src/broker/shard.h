@@ -10,6 +10,7 @@
 #include "twinlog/protocol/kafka_error.h"
 #include "twinlog/protocol/messages.h"
 
+#include "fetch_session.h"
 #include "metadata.h"
 
 struct shard {
@@ -34,6 +35,7 @@ struct shard {
     struct list fetch_waits;
     struct list fetch_memory_waits;
     uint64_t fetch_memory;
+    struct fetch_sessions fetch_sessions;
     bool log_open; /* log_open() is done */
     bool offline;
     bool disk_full;

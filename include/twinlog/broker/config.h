@@ -52,6 +52,7 @@ struct broker_config {
     int64_t connection_per_ip_max;
     int64_t fetch_size_max;
     int64_t fetch_memory_size;
+    int64_t fetch_session_slots;
     int64_t producer_id_block_size;
     /* the log */
     int64_t shard_count;

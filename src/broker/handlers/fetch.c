@@ -12,8 +12,8 @@
  * reading    the first batch of the first partition that has one comes whole, over any limit; what
  *            follows only within the grant
  *
- * Records go to the socket from where the log put them (one buffer per partition). Sessions are not
- * kept: session id 0 tells the client to send full requests (KIP-227).
+ * Records go to the socket from where the log put them (one buffer per partition). In a session
+ * (fetch_session.h) the partitions are the session's, and the answer leaves out those without news.
  */
 #include <stdlib.h>
 
@@ -21,12 +21,10 @@
 
 #include "../shard.h"
 
-#define FETCH_COPY_MAX      512u          /* smaller record sets are copied into the answer */
-#define FETCH_GRANT_MIN     (64u * 1024u) /* with less memory than this a fetch waits */
-#define NS_PER_MS           1000000LL
-#define READ_COMMITTED      1
-#define SESSION_EPOCH_NONE  (-1)
-#define SESSION_EPOCH_FIRST 0
+#define FETCH_COPY_MAX  512u          /* smaller record sets are copied into the answer */
+#define FETCH_GRANT_MIN (64u * 1024u) /* with less memory than this a fetch waits */
+#define NS_PER_MS       1000000LL
+#define READ_COMMITTED  1
 
 typedef struct fetch_response_partition_data partition_data;
 
@@ -48,6 +46,7 @@ struct fetch {
     struct shard *shard;
     struct fetch_request message;
     struct fetch_response response;
+    struct fetch_context session;
     struct fetch_item *items;
     uint32_t item_count;
     uint32_t item_at;     /* the partition being read */
@@ -58,8 +57,6 @@ struct fetch {
     struct io_timer timer;
     uint64_t granted; /* reserved from the shard's fetch memory */
     uint64_t read_size;
-    uint32_t referenced_count; /* record sets that are sent by reference */
-    uint64_t referenced_size;
     struct log_read read;
 };
 
@@ -93,6 +90,33 @@ static enum kafka_error item_missing_error(const struct fetch_item *item)
     return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
 }
 
+/*
+ * Whether the log went another way than the client's since its last record (KIP-595): then the
+ * answer says where the client's epoch ends, without records.
+ */
+static enum kafka_error item_judge_epoch(struct fetch_item *item, const struct partition *partition)
+{
+    int32_t last_epoch = item->asked->last_fetched_epoch;
+    struct log_epoch end;
+    item->out->diverging_epoch = fetch_response_epoch_end_offset_default;
+    if (last_epoch < 0) {
+        return KAFKA_NONE;
+    }
+    if (!log_epoch_end(partition, last_epoch, &end)) {
+        return KAFKA_OFFSET_OUT_OF_RANGE;
+    }
+    if (end.epoch < last_epoch || end.end_offset < item->asked->fetch_offset) {
+        item->out->diverging_epoch.epoch = end.epoch;
+        item->out->diverging_epoch.end_offset = end.end_offset;
+    }
+    return KAFKA_NONE;
+}
+
+static bool item_diverges(const struct fetch_item *item)
+{
+    return item->out->diverging_epoch.epoch >= 0;
+}
+
 /* Fills in the offsets and judges the request's; NULL when the partition is in error. */
 static struct partition *item_judge(struct fetch_item *item)
 {
@@ -106,8 +130,12 @@ static struct partition *item_judge(struct fetch_item *item)
     struct partition_offsets offsets = log_partition_offsets(partition);
     enum kafka_error error =
         error_of_leader_epoch(item->asked->current_leader_epoch, offsets.leader_epoch);
-    if (error == KAFKA_NONE && (item->asked->fetch_offset < offsets.log_start ||
-                                item->asked->fetch_offset > offsets.high_watermark)) {
+    if (error == KAFKA_NONE) {
+        error = item_judge_epoch(item, partition);
+    }
+    if (error == KAFKA_NONE && !item_diverges(item) &&
+        (item->asked->fetch_offset < offsets.log_start ||
+         item->asked->fetch_offset > offsets.high_watermark)) {
         error = KAFKA_OFFSET_OUT_OF_RANGE;
     }
     if (error != KAFKA_NONE) {
@@ -122,6 +150,7 @@ static struct partition *item_judge(struct fetch_item *item)
     item->out->high_watermark = offsets.high_watermark;
     item->out->last_stable_offset = offsets.last_stable;
     item->out->log_start_offset = offsets.log_start;
+    item->fetch->has_error |= item_diverges(item); /* As with an error nothing is waited for. */
     return partition;
 }
 
@@ -304,10 +333,6 @@ static void item_take_read(struct fetch_item *item, struct log_read *read)
     }
     item->out->records = (struct bytes){read->data, read->size};
     fetch->read_size += read->size;
-    if (read->size > FETCH_COPY_MAX) {
-        fetch->referenced_count++;
-        fetch->referenced_size += read->size;
-    }
 }
 
 static void fetch_on_read(struct log_read *read)
@@ -318,16 +343,46 @@ static void fetch_on_read(struct log_read *read)
     fetch_read_on(fetch);
 }
 
+static int64_t fetch_now_ms(const struct fetch *fetch)
+{
+    return io_now_ns(fetch->shard->io) / NS_PER_MS;
+}
+
+/* What goes by reference of what is left of the answer. */
+static void fetch_count_referenced(struct fetch *fetch, uint32_t *count, uint64_t *size)
+{
+    *count = 0;
+    *size = 0;
+    for (int32_t i = 0; i < fetch->response.responses_count; i++) {
+        const struct fetch_response_fetchable_topic_response *topic = &fetch->response.responses[i];
+        for (int32_t j = 0; j < topic->partitions_count; j++) {
+            uint32_t records_size = topic->partitions[j].records.size;
+            if (records_size > FETCH_COPY_MAX) {
+                *count += 1;
+                *size += records_size;
+            }
+        }
+    }
+}
+
 static void fetch_answer(struct fetch *fetch)
 {
     struct request *request = fetch->request;
-    if (fetch->referenced_count == 0) {
+    uint32_t count;
+    uint64_t size;
+    status result = fetch_session_finish(&fetch->shard->fetch_sessions, fetch_now_ms(fetch),
+                                         io_random(fetch->shard->io), request_arena(request),
+                                         &fetch->message, &fetch->session, &fetch->response);
+    if (!status_is_ok(result)) {
+        request_close(request, status_text(result));
+        return;
+    }
+    fetch_count_referenced(fetch, &count, &size);
+    if (count == 0) {
         (void)request_respond(request, &fetch->response);
         return;
     }
-    uint32_t range_count = 2 * fetch->referenced_count + 4;
-    status result = request_encode_ranges(request, &fetch->response, range_count,
-                                          fetch->referenced_size, FETCH_COPY_MAX);
+    result = request_encode_ranges(request, &fetch->response, 2 * count + 4, size, FETCH_COPY_MAX);
     if (status_is_ok(result)) {
         net_request_answer(&request->net);
     } else {
@@ -339,7 +394,7 @@ static void fetch_answer(struct fetch *fetch)
 static bool fetch_read_item(struct fetch *fetch, struct fetch_item *item)
 {
     struct partition *partition = item_judge(item);
-    if (partition == NULL) {
+    if (partition == NULL || item_diverges(item)) {
         return true;
     }
     item->out->records = (struct bytes){(const uint8_t *)"", 0};
@@ -470,17 +525,6 @@ static status fetch_items_init(struct fetch *fetch)
     return OK;
 }
 
-/* A session that goes on is one we do not have; the client then starts over without. */
-static enum kafka_error fetch_session_error(const struct fetch *fetch)
-{
-    bool full = fetch->message.session_epoch == SESSION_EPOCH_NONE ||
-                fetch->message.session_epoch == SESSION_EPOCH_FIRST;
-    if (fetch->request->version < 7 || full) {
-        return KAFKA_NONE;
-    }
-    return KAFKA_FETCH_SESSION_ID_NOT_FOUND;
-}
-
 static enum net_verdict fetch_answer_session_error(struct fetch *fetch, enum kafka_error error)
 {
     fetch->response = fetch_response_default;
@@ -497,7 +541,9 @@ enum net_verdict handle_fetch(struct shard *shard, struct request *request)
     }
     fetch->request = request;
     fetch->shard = shard;
-    enum kafka_error error = fetch_session_error(fetch);
+    enum kafka_error error =
+        fetch_session_begin(&shard->fetch_sessions, fetch_now_ms(fetch), request->version, arena,
+                            &fetch->message, &fetch->session);
     if (error != KAFKA_NONE) {
         return fetch_answer_session_error(fetch, error);
     }
