@@ -1,12 +1,14 @@
-/* A failed allocation of a hash table is reported by the element, not by leaving the process. */
-#define HASH_NONFATAL_OOM 1
-
 #include "fetch_session.h"
 
 #include <stdlib.h>
-#include <uthash.h>
 
 #include "twinlog/core/assert.h"
+#include "twinlog/core/crc32c.h"
+
+/* A failed allocation of a hash table is reported by the element, not by leaving the process. */
+#define HASH_NONFATAL_OOM                   1
+#define HASH_FUNCTION(key, key_size, value) ((value) = crc32c(0, key, key_size))
+#include <uthash.h>
 
 #define EPOCH_NONE  (-1)
 #define EPOCH_FIRST 0
@@ -25,9 +27,8 @@ struct session_topic {
 };
 
 struct session_key {
-    const struct session_topic *topic;
-    int32_t partition;
-    int32_t zero; /* hashed as bytes, so without padding */
+    uint64_t topic; /* its address */
+    int64_t partition;
 };
 
 _Static_assert(sizeof(struct session_key) == 16, "hashed as bytes, so without padding");
@@ -36,6 +37,7 @@ struct session_partition {
     UT_hash_handle hh;
     struct list_node link; /* in the session's order */
     struct session_key key;
+    const struct session_topic *topic;
     partition_asked asked;
     /* As the client was told last; -1: it is to be told. */
     int64_t high_watermark;
@@ -92,6 +94,7 @@ static void session_free(struct fetch_session *session)
 
 static void session_remove(struct fetch_sessions *sessions, struct fetch_session *session)
 {
+    ASSERT(sessions->by_id != NULL);
     HASH_DEL(sessions->by_id, session);
     list_remove(&session->link);
     sessions->count--;
@@ -199,10 +202,15 @@ static struct session_topic *topic_add(struct fetch_session *session, struct byt
     return topic;
 }
 
+static struct session_key partition_key(const struct session_topic *topic, int32_t index)
+{
+    return (struct session_key){(uint64_t)(uintptr_t)topic, index};
+}
+
 static struct session_partition *partition_find(const struct fetch_session *session,
                                                 const struct session_topic *topic, int32_t index)
 {
-    struct session_key key = {.topic = topic, .partition = index};
+    struct session_key key = partition_key(topic, index);
     struct session_partition *partition = NULL;
     HASH_FIND(hh, session->partitions, &key, sizeof(key), partition);
     return partition;
@@ -239,7 +247,8 @@ static struct session_partition *partition_set(struct fetch_sessions *sessions,
         if (partition == NULL) {
             return NULL; /* A topic without partitions goes with its session. */
         }
-        partition->key = (struct session_key){.topic = topic, .partition = asked->partition};
+        partition->key = partition_key(topic, asked->partition);
+        partition->topic = topic;
         partition->high_watermark = -1;
         partition->log_start = -1;
         HASH_ADD(hh, session->partitions, key, sizeof(partition->key), partition);
@@ -311,8 +320,8 @@ static bool message_fill(const struct fetch_session *session, struct arena *aren
     LIST_FOREACH (node, &session->order) {
         const struct session_partition *partition =
             CONTAINER_OF(node, struct session_partition, link);
-        if (partition->key.topic != last) {
-            last = partition->key.topic;
+        if (partition->topic != last) {
+            last = partition->topic;
             struct bytes key = key_keep(arena, last);
             topic_asked *topic = &topics[topic_count++];
             if (bytes_is_null(key)) {

@@ -20,7 +20,7 @@ status overrides_set(struct overrides *overrides, const struct topic_record_conf
     for (int32_t i = 0; i < made.count; i++) {
         size += sizeof(*made.items) + from[i].name.size + from[i].value.size;
     }
-    if (size > 0) {
+    if (made.count > 0) {
         made.items = calloc(1, size);
         if (made.items == NULL) {
             return STATUS(NO_MEMORY);

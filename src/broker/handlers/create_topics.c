@@ -8,9 +8,12 @@
 
 #define PARTITION_COUNT_MAX 100000
 
-#define SOURCE_DYNAMIC_TOPIC 1
-#define SOURCE_STATIC_BROKER 4
-#define SOURCE_DEFAULT       5
+/* ConfigSource of DescribeConfigsResponse. */
+#define SOURCE_DYNAMIC_TOPIC      1
+#define SOURCE_DYNAMIC_BROKER     2
+#define SOURCE_DYNAMIC_BROKER_ALL 3
+#define SOURCE_STATIC_BROKER      4
+#define SOURCE_DEFAULT            5
 
 typedef struct create_topics_request_creatable_topic topic_asked;
 typedef struct create_topics_response_creatable_topic_result topic_result;
@@ -152,6 +155,24 @@ static const struct topic_record_config *creation_find(const struct topic_creati
     return NULL;
 }
 
+/* Where a setting that the topic does not make comes from. */
+static int8_t preset_source(const struct metadata *metadata, const struct topic_key *key)
+{
+    struct bytes name = key->synonym == NULL ? BYTES_NULL : bytes_of(key->synonym);
+    const struct config_key *broker_key = broker_config_find(name);
+    if (broker_key == NULL) {
+        return SOURCE_DEFAULT;
+    }
+    if (overrides_find(&metadata->broker_overrides[BROKER_LAYER_OWN], name) != NULL) {
+        return SOURCE_DYNAMIC_BROKER;
+    }
+    if (overrides_find(&metadata->broker_overrides[BROKER_LAYER_ALL], name) != NULL) {
+        return SOURCE_DYNAMIC_BROKER_ALL;
+    }
+    return broker_config_is_given(metadata->given, broker_key) ? SOURCE_STATIC_BROKER
+                                                               : SOURCE_DEFAULT;
+}
+
 /* From version 5 on the answer tells every configuration of the new topic (KIP-525). */
 static status result_fill_configs(const struct shard *shard, struct arena *arena,
                                   const struct topic_creation *creation, topic_result *out)
@@ -174,8 +195,7 @@ static status result_fill_configs(const struct shard *shard, struct arena *arena
         }
         topic_config_preset(&keys[i], shard->config, preset, sizeof(preset));
         configs[i].value = bytes_of(arena_printf(arena, "%s", preset));
-        configs[i].config_source =
-            strcmp(preset, keys[i].preset) == 0 ? SOURCE_DEFAULT : SOURCE_STATIC_BROKER;
+        configs[i].config_source = preset_source(&shard->metadata, &keys[i]);
     }
     out->configs = configs;
     out->configs_count = (int32_t)count;

@@ -21,8 +21,8 @@
 
 #include "../shard.h"
 
-#define FETCH_COPY_MAX  512u          /* smaller record sets are copied into the answer */
-#define FETCH_GRANT_MIN (64u * 1024u) /* with less memory than this a fetch waits */
+#define FETCH_COPY_MAX  512u   /* smaller record sets are copied into the answer */
+#define FETCH_GRANT_MIN 65536u /* with less memory than this a fetch waits */
 #define NS_PER_MS       1000000LL
 #define READ_COMMITTED  1
 
