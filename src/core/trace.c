@@ -13,11 +13,8 @@
 static _Atomic int trace_level_min = TRACE_INFO;
 
 static const char *const trace_level_texts[] = {
-    [TRACE_DEBUG] = "debug",
-    [TRACE_INFO] = "info",
-    [TRACE_WARN] = "warn",
-    [TRACE_ERROR] = "error",
-    [TRACE_OFF] = "off", /* A bound, no line has it. */
+    [TRACE_DEBUG] = "debug", [TRACE_INFO] = "info", [TRACE_WARN] = "warn",
+    [TRACE_ERROR] = "error", [TRACE_OFF] = "off", /* A bound, no line has it. */
 };
 
 void trace_set_level(enum trace_level level)

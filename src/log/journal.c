@@ -614,6 +614,17 @@ static bool journal_is_worth_a_write(const struct journal *journal, uint32_t siz
     return journal->in_flight == 0 || size >= journal->options.gather_size;
 }
 
+/*
+ * A slot is free, and the frame would not run further ahead of the synced ones than the slots go:
+ * replay finds the proof that a frame was synced (I2) at most so many frames behind it, even when
+ * one write took much longer than those after it.
+ */
+static bool journal_may_issue(const struct journal *journal)
+{
+    return journal->in_flight < journal->options.writes_in_flight &&
+           journal->issue_lsn - journal->synced_lsn <= journal->options.writes_in_flight;
+}
+
 static void journal_room_offer(struct journal *journal)
 {
     if (!journal->is_wanted) {
@@ -633,7 +644,7 @@ void journal_step(struct journal *journal)
         return;
     }
     journal_room_offer(journal);
-    while (journal->in_flight < journal->options.writes_in_flight) {
+    while (journal_may_issue(journal)) {
         if (journal->issue_lsn == journal->next_lsn) {
             if (journal->open_size == 0 || !journal_is_worth_a_write(journal, journal->open_size)) {
                 break;

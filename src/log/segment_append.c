@@ -10,12 +10,16 @@
 #define APPEND_RANGES       128u
 #define APPEND_INDEX_BUFFER 256u
 
+/* From this size on the space of a run is reserved first, and its blocks lie together. */
+#define APPEND_RESERVE_SIZE (1u << 20)
+
 /* Index entries gathered for one file; written behind what the file holds. */
 struct index_buffer {
     uint8_t bytes[APPEND_INDEX_BUFFER * SEGMENT_TIME_ENTRY_SIZE];
     uint32_t size;
     uint64_t position;
-    struct io_file *file;
+    struct io_file *file; /* opened when there is something to write */
+    const char *suffix;
 };
 
 struct segment_writer {
@@ -31,18 +35,33 @@ struct segment_writer {
     bool created_here; /* the active segment was started by this write */
 };
 
-static status index_flush(struct index_buffer *buffer)
+static status file_open(struct segment_writer *writer, const char *suffix, struct io_file **file,
+                        uint64_t *size);
+
+static status index_open(struct segment_writer *writer, struct index_buffer *buffer)
 {
+    return buffer->file != NULL
+               ? OK
+               : file_open(writer, buffer->suffix, &buffer->file, &buffer->position);
+}
+
+static status index_flush(struct segment_writer *writer, struct index_buffer *buffer)
+{
+    if (buffer->size == 0) {
+        return OK;
+    }
+    TRY(index_open(writer, buffer));
     TRY(io_file_write(buffer->file, buffer->bytes, buffer->size, buffer->position));
     buffer->position += buffer->size;
     buffer->size = 0;
     return OK;
 }
 
-static status index_add(struct index_buffer *buffer, const uint8_t *entry, uint32_t size)
+static status index_add(struct segment_writer *writer, struct index_buffer *buffer,
+                        const uint8_t *entry, uint32_t size)
 {
     if (buffer->size + size > sizeof(buffer->bytes)) {
-        TRY(index_flush(buffer));
+        TRY(index_flush(writer, buffer));
     }
     memcpy(buffer->bytes + buffer->size, entry, size);
     buffer->size += size;
@@ -70,7 +89,7 @@ static status time_index_add(struct segment_writer *writer)
     store_be64(entry, (uint64_t)tail->max_timestamp);
     store_be32(entry + 8, (uint32_t)(tail->max_timestamp_offset - tail->base_offset));
     tail->indexed_timestamp = tail->max_timestamp;
-    return index_add(&writer->times, entry, sizeof(entry));
+    return index_add(writer, &writer->times, entry, sizeof(entry));
 }
 
 static status offset_index_add(struct segment_writer *writer, int64_t last_offset)
@@ -78,7 +97,7 @@ static status offset_index_add(struct segment_writer *writer, int64_t last_offse
     uint8_t entry[SEGMENT_INDEX_ENTRY_SIZE];
     store_be32(entry, (uint32_t)(last_offset - writer->tail.base_offset));
     store_be32(entry + 4, (uint32_t)writer->tail.size);
-    return index_add(&writer->index, entry, sizeof(entry));
+    return index_add(writer, &writer->index, entry, sizeof(entry));
 }
 
 static status file_open(struct segment_writer *writer, const char *suffix, struct io_file **file,
@@ -115,8 +134,6 @@ static status segment_files_open(struct segment_writer *writer)
         TRY(segment_cut(writer->disk, writer->write->dir, &writer->tail));
         TRY(file_open(writer, ".log", &writer->log, &size));
     }
-    TRY(file_open(writer, ".index", &writer->index.file, &writer->index.position));
-    TRY(file_open(writer, ".timeindex", &writer->times.file, &writer->times.position));
     writer->flushed = writer->tail.size;
     return OK;
 }
@@ -170,8 +187,8 @@ static void segment_finish(struct segment_writer *writer)
 static status buffers_flush(struct segment_writer *writer)
 {
     TRY(ranges_flush(writer));
-    TRY(index_flush(&writer->index));
-    return index_flush(&writer->times);
+    TRY(index_flush(writer, &writer->index));
+    return index_flush(writer, &writer->times);
 }
 
 static status segment_roll(struct segment_writer *writer, int64_t base_offset)
@@ -198,7 +215,10 @@ static status segment_roll(struct segment_writer *writer, int64_t base_offset)
                                          .max_timestamp = -1,
                                          .max_timestamp_offset = -1,
                                          .indexed_timestamp = -1};
-    return segment_files_open(writer);
+    TRY(segment_files_open(writer));
+    /* The indexes of a segment are there from its beginning, even without an entry. */
+    TRY(index_open(writer, &writer->index));
+    return index_open(writer, &writer->times);
 }
 
 static status batch_append(struct segment_writer *writer, const struct segment_batch *batch)
@@ -229,7 +249,7 @@ static status batch_append(struct segment_writer *writer, const struct segment_b
     return OK;
 }
 
-/* So that a full disk shows here, before anything is half written. */
+/* So that a full disk shows before much is written; a small write finds out by itself. */
 static status space_reserve(struct segment_writer *writer)
 {
     uint64_t size = 0;
@@ -238,6 +258,9 @@ static status space_reserve(struct segment_writer *writer)
             break;
         }
         size += writer->write->batches[i].size;
+    }
+    if (size < APPEND_RESERVE_SIZE) {
+        return OK;
     }
     status s = io_file_reserve(writer->log, writer->tail.size, size);
     return s.code == STATUS_UNSUPPORTED ? OK : s;
@@ -278,6 +301,8 @@ status segment_append(struct io_disk *disk, struct segment_write *write)
     writer->disk = disk;
     writer->write = write;
     writer->tail = write->tail;
+    writer->index.suffix = ".index";
+    writer->times.suffix = ".timeindex";
     status s = segment_append_all(writer);
     if (status_is_ok(s)) {
         write->tail = writer->tail;

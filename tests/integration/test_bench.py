@@ -96,8 +96,9 @@ def run(behaviour, *arguments):
         server.daemon_threads = True
         server.behaviour = behaviour
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = subprocess.run([BENCH, "load", "--bootstrap", f"127.0.0.1:{server.server_address[1]}",
-                               "--json", "-", "--warmup", "0.5", "--duration", "2", *arguments],
+        address = f"127.0.0.1:{server.server_address[1]}"
+        done = subprocess.run([BENCH, "load", "--bootstrap", address, "--json", "-", "--warmup",
+                               "0.5", "--duration", "2", *arguments],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         server.shutdown()
     return done.returncode, json.loads(done.stdout)

@@ -44,9 +44,9 @@ struct broker_stats {
     uint32_t topics;
     uint32_t waiting_fetches;
     uint32_t waiting_for_room; /* requests that the full log keeps waiting */
-    uint64_t fetch_memory; /* bytes */
-    bool offline;          /* a write failed: only a restart helps */
-    bool disk_full;        /* produce is refused until there is room */
+    uint64_t fetch_memory;     /* bytes */
+    bool offline;              /* a write failed: only a restart helps */
+    bool disk_full;            /* produce is refused until there is room */
 };
 /* Counters and gauges of this moment. */
 void broker_stats_get(const struct broker *broker, struct broker_stats *stats);

@@ -17,8 +17,8 @@ void trace_write(enum trace_level level, const char *module, const char *format,
     PRINTF_LIKE(3, 4);
 
 #define trace_debug(module, ...) trace_write(TRACE_DEBUG, module, __VA_ARGS__)
-#define trace_info(module, ...) trace_write(TRACE_INFO, module, __VA_ARGS__)
-#define trace_warn(module, ...) trace_write(TRACE_WARN, module, __VA_ARGS__)
+#define trace_info(module, ...)  trace_write(TRACE_INFO, module, __VA_ARGS__)
+#define trace_warn(module, ...)  trace_write(TRACE_WARN, module, __VA_ARGS__)
 #define trace_error(module, ...) trace_write(TRACE_ERROR, module, __VA_ARGS__)
 
 #endif
