@@ -1,9 +1,9 @@
 #include "cpu.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 uint64_t cpu_ns_of(int pid)
 {
@@ -17,10 +17,10 @@ uint64_t cpu_ns_of(int pid)
     for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
         snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat", pid, entry->d_name);
         FILE *file = fopen(path, "r");
-        uint64_t run_ns = 0;
+        char line[128];
         if (file != NULL) {
-            if (fscanf(file, "%" SCNu64, &run_ns) == 1) {
-                total += run_ns;
+            if (fgets(line, sizeof(line), file) != NULL) {
+                total += strtoull(line, NULL, 10);
             }
             fclose(file);
         }

@@ -34,14 +34,6 @@ struct echo_server {
     uint32_t response_size;
 };
 
-static struct io *stop_io;
-
-static void on_signal(int number)
-{
-    (void)number;
-    io_stop(stop_io);
-}
-
 static void echo_send(struct echo *echo);
 
 static void on_sent(struct io_send *send)
@@ -182,9 +174,6 @@ int echo_serve(const struct options *options, int port_fd)
         fprintf(stderr, "twinlog-bench: echo: %s\n", status_text(s));
         return 1;
     }
-    stop_io = server.io;
-    signal(SIGTERM, on_signal);
-    signal(SIGINT, on_signal);
     if (port_fd >= 0) {
         dprintf(port_fd, "%u\n", port);
         close(port_fd);
@@ -208,13 +197,16 @@ int ceiling_run(const struct options *options)
         _exit(echo_serve(&server, pipe_fds[1]));
     }
     close(pipe_fds[1]);
-    FILE *in = fdopen(pipe_fds[0], "r");
-    unsigned port = 0;
-    if (child < 0 || in == NULL || fscanf(in, "%u", &port) != 1) {
+    char line[16] = {0};
+    unsigned long port = 0;
+    if (child > 0 && read(pipe_fds[0], line, sizeof(line) - 1) > 0) {
+        port = strtoul(line, NULL, 10);
+    }
+    close(pipe_fds[0]);
+    if (port == 0 || port > UINT16_MAX) {
         fprintf(stderr, "twinlog-bench: the echo server did not start\n");
         return 1;
     }
-    fclose(in);
     struct options client = *options;
     struct result *result = calloc(1, sizeof(*result));
     ASSERT(result != NULL);

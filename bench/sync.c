@@ -9,6 +9,7 @@
 #include "workload.h"
 
 #define SYNC_BLOCK     4096u
+#define SYNC_AHEAD     (256u << 10) /* written ahead in pieces of this size */
 #define SYNC_FILE_SIZE (16u << 20)
 
 struct sync {
@@ -61,8 +62,8 @@ static status file_prepare(struct sync *sync, const char *path)
 {
     TRY(io_file_open(io_disk(sync->io), path,
                      IO_FILE_READ | IO_FILE_WRITE | IO_FILE_CREATE | IO_FILE_DIRECT, &sync->file));
-    for (uint64_t at = 0; at < SYNC_FILE_SIZE; at += SYNC_BLOCK * 64) {
-        TRY(io_file_write(sync->file, sync->block, SYNC_BLOCK * 64, at));
+    for (uint64_t at = 0; at < SYNC_FILE_SIZE; at += SYNC_AHEAD) {
+        TRY(io_file_write(sync->file, sync->block, SYNC_AHEAD, at));
     }
     return io_file_sync(sync->file);
 }
@@ -75,9 +76,9 @@ int sync_run(const struct options *options)
     struct io_options io_options = {0};
     ASSERT(result != NULL);
     result->workload = "sync";
-    sync.block = aligned_alloc(4096, (size_t)SYNC_BLOCK * 64);
+    sync.block = aligned_alloc(4096, SYNC_AHEAD);
     ASSERT(sync.block != NULL);
-    memset(sync.block, 0x5a, (size_t)SYNC_BLOCK * 64);
+    memset(sync.block, 0x5a, SYNC_AHEAD);
     snprintf(path, sizeof(path), "%s/twinlog-bench-sync.%d", options->directory, (int)getpid());
     cpu_pin(options->cpu);
     status s = io_create_uring(&io_options, &sync.io);
