@@ -20,7 +20,7 @@ def best_of(run, label, *arguments):
 
 
 def compare(run):
-    """Twinlog before and after both of Kafka's rows."""
+    """Twinlog before and after both of Kafka's rows; the worse of ours counts."""
     system = run.system("twinlog")
     ours = [run.cell("load", "twinlog", system, connections=CONNECTIONS, topic="before")]
     echo = [run.cell("ceiling", "echo", connections=CONNECTIONS)]
@@ -37,7 +37,7 @@ def compare(run):
                f"{ratio:.1f}", ratio >= FLUSH_RATIO,
                f"Kafka at {flush['setup']['partitions']} partitions")
     ratio = rate / cache["requests_per_s"]
-    share = rate / worst(echo)["requests_per_s"]
+    share = min(a["requests_per_s"] / b["requests_per_s"] for a, b in zip(ours, echo))
     run.figure("rate / Kafka page-cache ack, or share of the echo ceiling", ">= 8 or 0.75",
                f"{ratio:.1f}, {share:.2f}", ratio >= CACHE_RATIO or share >= CEILING_SHARE,
                f"Kafka at {cache['setup']['partitions']} partitions")

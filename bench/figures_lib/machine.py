@@ -127,9 +127,3 @@ def verdict(cell):
 def worst(cells):
     """The cell with the lowest rate."""
     return min(cells, key=lambda cell: cell["requests_per_s"])
-
-
-def spread(cells):
-    """Relative distance of the best from the worst rate."""
-    rates = [cell["requests_per_s"] for cell in cells]
-    return (max(rates) - min(rates)) / max(rates)
