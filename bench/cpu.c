@@ -15,6 +15,9 @@ uint64_t cpu_ns_of(int pid)
         return 0;
     }
     for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
+        if (entry->d_name[0] == '.') {
+            continue; /* task/../schedstat is there too: the first thread would count twice. */
+        }
         snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat", pid, entry->d_name);
         FILE *file = fopen(path, "r");
         char line[128];
