@@ -124,7 +124,7 @@ def plain(text, make):
 
 
 @described
-def fetch(name, offset=0, partition=0, epoch=None, last_epoch=-1, wait_ms=0, min_bytes=1,
+def fetch(name, offset=0, partition=0, epoch=None, last_epoch=None, wait_ms=0, min_bytes=1,
           max_bytes=1 << 20, partition_bytes=1 << 20, isolation=0, session=(0, -1), more=(),
           forgotten=(), empty=False):
     """Fetch of one partition; `more` is a list of (topic, partition, offset)."""
@@ -134,8 +134,8 @@ def fetch(name, offset=0, partition=0, epoch=None, last_epoch=-1, wait_ms=0, min
             part = {"partition": index, "fetch_offset": at, "partition_max_bytes": partition_bytes}
             if version >= 9 and epoch is not None:
                 part["current_leader_epoch"] = system.epoch(one, epoch)
-            if version >= 12:
-                part["last_fetched_epoch"] = last_epoch
+            if version >= 12 and last_epoch is not None:
+                part["last_fetched_epoch"] = system.epoch(one, last_epoch)
             topics.append({**by_topic(system, version, one, 13), "partitions": [part]})
         return {"max_wait_ms": wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes,
                 "isolation_level": isolation, "session_id": session[0],
