@@ -25,8 +25,8 @@
 
 #define JOURNAL_FRAME_SIZE_MAX_DEFAULT   (256u * 1024)
 #define JOURNAL_WRITES_IN_FLIGHT_DEFAULT 4u
-#define JOURNAL_GATHER_SIZE_DEFAULT      (16u * 1024)
-#define JOURNAL_RESERVE_SIZE             (64ull * 1024) /* beside two frames */
+#define JOURNAL_GATHER_SIZE_DEFAULT      JOURNAL_BLOCK_SIZE /* a further write fills a block */
+#define JOURNAL_RESERVE_SIZE             (64ull * 1024)     /* beside two frames */
 #define JOURNAL_SLOTS_FIRST              64u
 
 /* ---------------------------------------------------------------- open and destroy */
