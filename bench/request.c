@@ -252,6 +252,8 @@ void request_topic_create(const struct options *options)
         }
         usleep(100000);
     }
+    /* Kafka's metadata names leaders that do not lead yet: NOT_LEADER_OR_FOLLOWER for a moment. */
+    usleep(1500000);
     close(fd);
     arena_fini(&arena);
 }
