@@ -108,7 +108,7 @@ producer_snapshot()
 }
 
 feature produce produce
-compat_stop || true
+compat_stop || report FAIL clean-stop "the broker did not end with status 0"
 feature segments segments
 feature deep-iteration deep_iteration
 feature no-trailing-bytes no_trailing_bytes
