@@ -175,6 +175,7 @@ static status shard_listen(struct shard *shard)
         .host = config->host,
         .port = config->port,
         .request_size = sizeof(struct request),
+        .request_zeroed_size = offsetof(struct request, inline_answer),
         .frame_size_max = (uint32_t)config->request_size_max,
         .receive_memory_max = (uint64_t)config->queued_request_size_max,
         .connection_count_max = (uint32_t)config->connection_count_max,

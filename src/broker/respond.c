@@ -37,7 +37,11 @@ static void trace_request(const struct request *request, const char *what, const
 
 status request_decode(struct request *request, struct arena *arena, void *message)
 {
-    struct bytes input = request->body; /* As Kafka, whatever stands behind the message. */
+    /*
+     * As Kafka, whatever stands behind the message. Member by member, because they were stored so a
+     * moment ago: a load of both at once would wait for the stores.
+     */
+    struct bytes input = {request->body.data, request->body.size};
     status result = message_decode_prefix(request->entry->api->request, request->version, &input,
                                           arena, message);
     if (!status_is_ok(result)) {
@@ -95,13 +99,13 @@ status request_encode(struct request *request, const void *message)
 {
     uint32_t start = header_size(request);
     struct message_writer writer = {
-        .buffer = request->net.inline_bytes + start,
-        .capacity = NET_INLINE_SIZE - start,
+        .buffer = request->inline_answer + start,
+        .capacity = REQUEST_INLINE_ANSWER_SIZE - start,
     };
     status result =
         message_encode(request->entry->api->response, request->version, message, &writer);
     if (status_is_ok(result)) {
-        set_single_range(request, request->net.inline_bytes, start + writer.size);
+        set_single_range(request, request->inline_answer, start + writer.size);
     } else if (result.code == STATUS_FULL) {
         result = encode_large(request, message);
     }

@@ -44,6 +44,9 @@ struct shard {
     status metadata_result; /* the first record of the metadata log that could not be applied */
 };
 
+/* An answer up to this size needs no memory of its own. */
+#define REQUEST_INLINE_ANSWER_SIZE 512u
+
 /* One request. Its memory is net's; see net_request for when it is freed. */
 struct request {
     struct net_request net; /* first */
@@ -60,6 +63,8 @@ struct request {
     uint8_t *answer;    /* when it does not fit inline */
     struct arena arena; /* for what must outlive the handler's call */
     bool arena_in_use;
+    /* Last, and not zeroed: it is written by the answer. */
+    uint8_t inline_answer[REQUEST_INLINE_ANSWER_SIZE];
 };
 
 /* A handler answers, or arranges that the request is answered later. */

@@ -6,8 +6,10 @@
 #include "poison.h"
 #include "twinlog/core/assert.h"
 
-#define POOL_ALIGNMENT 16
-#define POOL_SLAB_SIZE (64 * 1024) /* or one object, when that is larger */
+#define POOL_ALIGNMENT     16
+#define POOL_PREFETCH_MAX  448u
+#define POOL_PREFETCH_STEP 64u
+#define POOL_SLAB_SIZE     (64 * 1024) /* or one object, when that is larger */
 
 /* At the start of every slab; its objects follow. Those at `used` and after were never taken. */
 struct pool_slab {
@@ -25,10 +27,18 @@ _Static_assert(sizeof(struct pool_slab) % POOL_ALIGNMENT == 0, "objects stay ali
 
 void pool_init(struct pool *pool, uint32_t object_size, uint32_t count_max)
 {
+    pool_init_partly_zeroed(pool, object_size, object_size, count_max);
+}
+
+void pool_init_partly_zeroed(struct pool *pool, uint32_t object_size, uint32_t zeroed_size,
+                             uint32_t count_max)
+{
     ASSERT(object_size > 0);
+    ASSERT(zeroed_size <= object_size);
     ASSERT(object_size <= UINT32_MAX - POOL_ALIGNMENT);
     *pool = (struct pool){
         .object_size = ALIGN_UP(object_size, (uint32_t)POOL_ALIGNMENT),
+        .zeroed_size = zeroed_size,
         .count_max = count_max,
     };
 }
@@ -68,13 +78,23 @@ static bool pool_grow(struct pool *pool)
     return true;
 }
 
+/* The object after this one: by the time it is taken its first lines are here. */
+static void pool_prefetch(const struct pool *pool)
+{
+    uint32_t size = MIN(pool->zeroed_size, POOL_PREFETCH_MAX);
+    for (uint32_t at = 0; at < size; at += POOL_PREFETCH_STEP) {
+        __builtin_prefetch((const uint8_t *)pool->free + at, 1);
+    }
+}
+
 void *pool_take(struct pool *pool)
 {
     struct pool_free *object = pool->free;
     if (object != NULL) {
         UNPOISON(object, pool->object_size);
         pool->free = object->next;
-        memset(object, 0, pool->object_size);
+        pool_prefetch(pool);
+        memset(object, 0, pool->zeroed_size);
     } else {
         if (pool->slabs == NULL || pool->slabs->used == pool->slabs->count) {
             if (!pool_grow(pool)) {

@@ -42,11 +42,24 @@ static int64_t uring_now_ns_exact(struct io *io)
     return uring_clock_ns();
 }
 
-static int64_t uring_wall_ms(struct io *io)
+static int64_t uring_wall_clock_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Read once a turn, as now_ns is: every Produce request asks for it. */
+static int64_t uring_wall_ms(struct io *io)
+{
+    struct uring *uring = uring_of(io);
+    if (!uring->in_turn) {
+        return uring_wall_clock_ms();
+    }
+    if (uring->wall_ms == 0) {
+        uring->wall_ms = uring_wall_clock_ms();
+    }
+    return uring->wall_ms;
 }
 
 static uint64_t uring_random(struct io *io)
@@ -230,6 +243,7 @@ static void uring_turn(struct uring *uring)
     uring->base.stats.turns++;
     uring_reap(uring);
     uring->now_ns = uring_clock_ns();
+    uring->wall_ms = 0;
     uring->in_turn = true;
     uring_file_run_failed(uring);
     uring_streams_run_ready(uring);

@@ -61,7 +61,8 @@ struct uring {
     struct io_uring ring;
     bool enabled; /* the ring belongs to the thread that enabled it */
     bool in_turn;
-    int64_t now_ns; /* as of the start of the turn's callbacks */
+    int64_t now_ns;  /* as of the start of the turn's callbacks */
+    int64_t wall_ms; /* of this turn; 0: nobody asked yet */
 
     struct uring_completion *reaped;
     uint32_t reaped_count;

@@ -554,6 +554,7 @@ static void journal_on_write(struct io_op *op)
     write->is_busy = false;
     write->chunk->refs--;
     journal->in_flight--;
+    journal->in_flight_size -= write->size;
     if (journal->is_failed) {
         return;
     }
@@ -595,6 +596,8 @@ static void journal_issue(struct journal *journal)
     slot->chunk = NULL;
     journal->issue_lsn++;
     journal->in_flight++;
+    journal->in_flight_size += slot->size;
+    write->size = slot->size;
     journal->frame_count++;
     journal->byte_count += slot->size;
     uint8_t *frame = write->chunk->data + slot->chunk_offset;
@@ -604,14 +607,20 @@ static void journal_issue(struct journal *journal)
                     journal_file_offset(journal, slot->position), true, journal_on_write);
 }
 
+/* In flight, this much asks no more of the next write than the least one; see below. */
+#define JOURNAL_IN_FLIGHT_FREE_SIZE (8u * 1024)
+
 /*
  * The policy of group commit: an idle device takes whatever there is at once; beside writes in
  * flight a further one must be worth it, because a smaller one would better grow until one of them
- * completes.
+ * completes. What is worth it grows with what is under way: the more there is to write, the fewer
+ * writes carry it, and a busy processor is spared.
  */
 static bool journal_is_worth_a_write(const struct journal *journal, uint32_t size)
 {
-    return journal->in_flight == 0 || size >= journal->options.gather_size;
+    return journal->in_flight == 0 ||
+           (size >= journal->options.gather_size &&
+            size + JOURNAL_IN_FLIGHT_FREE_SIZE >= journal->in_flight_size);
 }
 
 /*

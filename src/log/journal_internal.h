@@ -32,6 +32,7 @@ struct journal_write {
     struct journal *journal;
     struct chunk *chunk;
     uint64_t lsn;
+    uint32_t size;
     bool is_busy;
 };
 
@@ -67,6 +68,7 @@ struct journal {
 
     struct journal_write *writes; /* options.writes_in_flight of them */
     uint32_t in_flight;
+    uint64_t in_flight_size;
     bool is_wanted;       /* somebody waits for on_room */
     uint32_t wanted_size; /* the smallest body that found no room */
     bool wanted_control;

@@ -283,6 +283,8 @@ void server_forget(struct net_server *server, struct net_connection *c)
 static void server_set_options(struct net_server *server, const struct net_options *options)
 {
     ASSERT(options->request_size >= sizeof(struct net_request));
+    ASSERT(options->request_zeroed_size == 0 ||
+           options->request_zeroed_size >= sizeof(struct net_request));
     server->options = *options;
     if (server->options.in_flight_max == 0) {
         server->options.in_flight_max = 16;
@@ -308,7 +310,10 @@ status net_server_create(const struct net_options *options, struct net_server **
     server->io = options->io;
     server->port = options->port;
     pool_init(&server->connections, sizeof(struct net_connection), UINT32_MAX);
-    pool_init(&server->requests, options->request_size, UINT32_MAX);
+    pool_init_partly_zeroed(&server->requests, options->request_size,
+                            options->request_zeroed_size == 0 ? options->request_size
+                                                              : options->request_zeroed_size,
+                            UINT32_MAX);
     list_init(&server->all);
     list_init(&server->wakes);
     list_init(&server->flushes);

@@ -204,8 +204,19 @@ static inline uint8_t *writer_take(struct message_writer *w, uint32_t size)
     return place;
 }
 
+#define VARINT_ONE_BYTE_END 0x80u
+
 static status put_varint(struct message_writer *w, uint32_t value)
 {
+    if (value < VARINT_ONE_BYTE_END) {
+        /* Nearly all: lengths of names, counts, the end of tagged fields. */
+        uint8_t *only = writer_take(w, 1);
+        if (only == NULL) {
+            return STATUS(FULL);
+        }
+        *only = (uint8_t)value;
+        return OK;
+    }
     uint8_t *place = writer_take(w, varint_size_u32(value));
     if (place == NULL) {
         return STATUS(FULL);

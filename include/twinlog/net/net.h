@@ -23,7 +23,6 @@ struct net_server;
 struct net_connection;
 struct net_request;
 
-#define NET_INLINE_SIZE        512u /* an answer up to this size needs no memory of its own */
 #define NET_INLINE_RANGE_COUNT 4u
 
 enum net_verdict {
@@ -32,7 +31,7 @@ enum net_verdict {
     NET_CLOSE, /* close the connection; the handler has said why on the trace */
 };
 
-/* Embedded first in the owner's request object (net_options.request_size bytes, zeroed). */
+/* Embedded first in the owner's request object (net_options.request_size bytes). */
 struct net_request {
     struct list_node link;
     struct net_connection *connection;
@@ -48,17 +47,17 @@ struct net_request {
     uint8_t *kept;
     uint32_t kept_size;
     struct iovec inline_ranges[NET_INLINE_RANGE_COUNT];
-    uint8_t inline_bytes[NET_INLINE_SIZE];
 };
 
 struct net_options {
     struct io *io;
-    const char *host;            /* numeric */
-    uint16_t port;               /* 0 picks one */
-    uint32_t request_size;       /* of the owner's request object, at least sizeof(net_request) */
-    uint32_t frame_size_max;     /* socket.request.max.bytes */
-    uint64_t receive_memory_max; /* queued.max.request.bytes: frames being received or kept */
-    uint32_t in_flight_max;      /* requests of one connection; 0: 16 */
+    const char *host;             /* numeric */
+    uint16_t port;                /* 0 picks one */
+    uint32_t request_size;        /* of the owner's request object, at least sizeof(net_request) */
+    uint32_t request_zeroed_size; /* how much of it is zeroed; 0: all */
+    uint32_t frame_size_max;      /* socket.request.max.bytes */
+    uint64_t receive_memory_max;  /* queued.max.request.bytes: frames being received or kept */
+    uint32_t in_flight_max;       /* requests of one connection; 0: 16 */
     uint32_t connection_count_max;
     uint32_t connection_per_ip_max; /* UINT32_MAX: unbounded */
     int64_t idle_ms_max;            /* connections.max.idle.ms; negative: for ever */
