@@ -69,8 +69,8 @@ static void header_write(const struct request *request, uint8_t *to, uint64_t an
 static void set_single_range(struct request *request, uint8_t *data, uint32_t size)
 {
     header_write(request, data, size);
-    request->net.inline_ranges[0] = (struct iovec){.iov_base = data, .iov_len = size};
-    request->net.ranges = request->net.inline_ranges;
+    request->net.inline_range = (struct iovec){.iov_base = data, .iov_len = size};
+    request->net.ranges = &request->net.inline_range;
     request->net.range_count = 1;
 }
 

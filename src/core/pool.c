@@ -7,7 +7,7 @@
 #include "twinlog/core/assert.h"
 
 #define POOL_ALIGNMENT     16
-#define POOL_PREFETCH_MAX  448u
+#define POOL_PREFETCH_MAX  512u
 #define POOL_PREFETCH_STEP 64u
 #define POOL_SLAB_SIZE     (64 * 1024) /* or one object, when that is larger */
 
@@ -81,7 +81,7 @@ static bool pool_grow(struct pool *pool)
 /* The object after this one: by the time it is taken its first lines are here. */
 static void pool_prefetch(const struct pool *pool)
 {
-    uint32_t size = MIN(pool->zeroed_size, POOL_PREFETCH_MAX);
+    uint32_t size = MIN(pool->object_size, POOL_PREFETCH_MAX);
     for (uint32_t at = 0; at < size; at += POOL_PREFETCH_STEP) {
         __builtin_prefetch((const uint8_t *)pool->free + at, 1);
     }

@@ -8,7 +8,9 @@
 #include "twinlog/core/list.h"
 #include "twinlog/core/status.h"
 
-#define CHUNK_ALIGNMENT 4096u
+#define CHUNK_ALIGNMENT     4096u
+#define CHUNK_PREFETCH_SIZE 384u
+#define CHUNK_PREFETCH_STEP 64u
 
 struct partition;
 
@@ -64,5 +66,16 @@ void chunk_give(struct chunk_pool *pool, struct chunk *chunk);
 
 /* Returns the memory of free chunks to the system (idle). */
 void chunk_pool_trim(struct chunk_pool *pool);
+
+/*
+ * Asks for the cache lines that the next small entry goes to: nobody has touched them for long. It
+ * may reach behind the chunk, as a prefetch may.
+ */
+static inline void chunk_prefetch(const struct chunk *chunk)
+{
+    for (uint32_t at = 0; at < CHUNK_PREFETCH_SIZE; at += CHUNK_PREFETCH_STEP) {
+        __builtin_prefetch(chunk->data + (chunk->used + at), 1);
+    }
+}
 
 #endif

@@ -525,6 +525,7 @@ status journal_append(struct journal *journal, const struct journal_entry *entry
     journal->open_entry_count++;
     chunk->used = journal->open_offset + journal->open_size;
     ASSERT(chunk->used <= chunk->capacity);
+    chunk_prefetch(chunk);
     return OK;
 }
 

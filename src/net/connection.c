@@ -307,10 +307,25 @@ static void connection_on_sent(struct io_send *send)
     }
 }
 
+/* An answer that no other follows yet is sent from where it is. */
+static bool connection_has_one_ready(const struct net_connection *c)
+{
+    const struct list_node *first = list_first(&c->requests);
+    const struct net_request *request = CONTAINER_OF(first, struct net_request, link);
+    return c->in_flight == 1 && request->answered && request->range_count > 0;
+}
+
 /* Gathers the answers at the front, as many as fit in one send. */
 static uint32_t connection_gather(struct net_connection *c)
 {
     uint32_t range_count = 0;
+    if (connection_has_one_ready(c)) {
+        struct net_request *request =
+            CONTAINER_OF(list_first(&c->requests), struct net_request, link);
+        c->sending_count = 1;
+        c->send.ranges = request->ranges;
+        return request->range_count;
+    }
     LIST_FOREACH (node, &c->requests) {
         struct net_request *request = CONTAINER_OF(node, struct net_request, link);
         if (!request->answered) {

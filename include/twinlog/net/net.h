@@ -23,8 +23,6 @@ struct net_server;
 struct net_connection;
 struct net_request;
 
-#define NET_INLINE_RANGE_COUNT 4u
-
 enum net_verdict {
     NET_TAKEN, /* the request will be, or was, answered */
     NET_LATER, /* offer the frame again when all earlier requests of the connection are answered */
@@ -46,7 +44,7 @@ struct net_request {
     void (*abandon)(struct net_request *request);
     uint8_t *kept;
     uint32_t kept_size;
-    struct iovec inline_ranges[NET_INLINE_RANGE_COUNT];
+    struct iovec inline_range; /* for an answer in one piece */
 };
 
 struct net_options {

@@ -79,6 +79,24 @@ static void a_given_object_comes_back_first_and_zeroed(void **state)
     pool_fini(&pool);
 }
 
+static void only_the_first_part_is_zeroed_where_that_was_asked_for(void **state)
+{
+    struct pool pool;
+    pool_init_partly_zeroed(&pool, 256, 48, 2);
+    uint8_t *object = pool_take(&pool);
+    assert_non_null(object);
+    memset(object, 0xff, 256);
+    pool_give(&pool, object);
+    assert_ptr_equal(pool_take(&pool), object);
+    for (size_t at = 0; at < 48; at++) {
+        assert_int_equal(object[at], 0);
+    }
+    assert_int_equal(object[48], 0xff);
+    assert_int_equal(object[255], 0xff);
+    pool_give(&pool, object);
+    pool_fini(&pool);
+}
+
 static void an_object_may_be_larger_than_a_slab(void **state)
 {
     struct pool pool;
@@ -111,6 +129,7 @@ int main(void)
         cmocka_unit_test(objects_are_zeroed_aligned_and_distinct),
         cmocka_unit_test(the_bound_refuses_and_a_give_makes_room),
         cmocka_unit_test(a_given_object_comes_back_first_and_zeroed),
+        cmocka_unit_test(only_the_first_part_is_zeroed_where_that_was_asked_for),
         cmocka_unit_test(an_object_may_be_larger_than_a_slab),
         cmocka_unit_test(a_pool_of_none_gives_none),
     };

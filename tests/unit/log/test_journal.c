@@ -336,6 +336,32 @@ static void an_idle_device_writes_at_once_and_a_busy_one_gathers(void **state)
     fixture_destroy(f);
 }
 
+static void the_more_is_in_flight_the_more_a_further_write_carries(void **state)
+{
+    struct fixture *f = fixture_create(10, 1024 * KIB, 8);
+    f->options.gather_size = 4 * KIB;
+    f->options.writes_in_flight = 8;
+    fixture_start(f);
+    uint64_t frames, bytes, syncs;
+    fixture_ok(fixture_append(f, 30 * KIB, false));
+    journal_step(f->journal);
+    /* Enough for a write of its own behind a small one, but not behind this. */
+    fixture_ok(fixture_append(f, 6 * KIB, false));
+    journal_step(f->journal);
+    journal_counts(f->journal, &frames, &bytes, &syncs);
+    assert_int_equal(frames, 1);
+    fixture_ok(fixture_append(f, 20 * KIB, false));
+    journal_step(f->journal);
+    journal_counts(f->journal, &frames, &bytes, &syncs);
+    assert_int_equal(frames, 2);
+    /* What waits goes as soon as nothing is under way. */
+    fixture_ok(fixture_append(f, 100, false));
+    journal_step(f->journal);
+    fixture_drain(f);
+    assert_int_equal(f->synced_lsn, f->appends[f->append_count - 1].lsn);
+    fixture_destroy(f);
+}
+
 static void a_failed_write_takes_the_journal_offline_once(void **state)
 {
     struct fixture *f = fixture_create(9, 1024 * KIB, 4);
@@ -474,6 +500,7 @@ int main(void)
         cmocka_unit_test(chunks_at_their_bound_refuse_until_one_is_free),
         cmocka_unit_test(room_that_was_promised_is_there),
         cmocka_unit_test(an_idle_device_writes_at_once_and_a_busy_one_gathers),
+        cmocka_unit_test(the_more_is_in_flight_the_more_a_further_write_carries),
         cmocka_unit_test(a_failed_write_takes_the_journal_offline_once),
         cmocka_unit_test(starts_name_every_live_frame),
         cmocka_unit_test(a_second_process_is_refused),

@@ -63,8 +63,8 @@ static void echo_release(struct net_request *net)
 
 static void echo_answer(struct echo *echo)
 {
-    echo->net.inline_ranges[0] = (struct iovec){echo->answer, echo->answer_size};
-    echo->net.ranges = echo->net.inline_ranges;
+    echo->net.inline_range = (struct iovec){echo->answer, echo->answer_size};
+    echo->net.ranges = &echo->net.inline_range;
     echo->net.range_count = 1;
     net_request_answer(&echo->net);
 }
