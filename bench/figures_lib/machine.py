@@ -124,6 +124,11 @@ def verdict(cell):
     return "disk-bound" if cell["workload"] == "load" else "latency-bound"
 
 
+def worst_of(cells, what):
+    """The cell in which `what` is lowest."""
+    return min(cells, key=lambda cell: cell[what])
+
+
 def worst(cells):
     """The cell with the lowest rate."""
-    return min(cells, key=lambda cell: cell["requests_per_s"])
+    return worst_of(cells, "requests_per_s")
