@@ -15,7 +15,8 @@ const struct uuid log_metadata_topic_id = {{[15] = 1}};
 
 /* ---------------------------------------------------------------- append */
 
-/* As Kafka's LogSegment.shouldRoll: by size, by age in event time, by range of offsets. */
+/* As Kafka's LogSegment.shouldRoll: by size, by range of offsets, by age: of its timestamps if it
+ * has any. */
 static bool partition_must_roll(const struct partition *partition,
                                 const struct batch_header *header)
 {
@@ -29,14 +30,16 @@ static bool partition_must_roll(const struct partition *partition,
     if (partition->log_end + header->last_offset_delta - active->base_offset > INT32_MAX) {
         return true;
     }
-    int64_t age_ms = 0;
-    return active->first_timestamp >= 0 && header->max_timestamp > active->first_timestamp &&
-           !__builtin_sub_overflow(header->max_timestamp, active->first_timestamp, &age_ms) &&
-           age_ms > partition->config.segment_ms;
+    bool has_time = active->first_timestamp >= 0;
+    int64_t from_ms = has_time ? active->first_timestamp : active->created_ms;
+    int64_t until_ms = has_time ? header->max_timestamp : io_wall_ms(partition->log->io);
+    return until_ms > from_ms &&
+           until_ms - from_ms > partition->config.segment_ms - active->jitter_ms;
 }
 
-static status log_append_roll(struct log *log, struct partition *partition)
+status log_roll(struct log *log, struct partition *partition)
 {
+    ASSERT(!partition->roll_pending);
     struct journal_entry entry = {
         .type = JOURNAL_ROLL,
         .topic_id = partition->key.topic_id,
@@ -46,6 +49,7 @@ static status log_append_roll(struct log *log, struct partition *partition)
     struct journal_place place;
     TRY(journal_append(log->journal, &entry, true, &place));
     partition->roll_pending = true;
+    partition->roll_lsn = place.lsn;
     return OK;
 }
 
@@ -83,7 +87,7 @@ static status log_append_batch(struct log *log, struct partition *partition, str
         return STATUS(NO_MEMORY);
     }
     if (!partition->roll_pending && partition_must_roll(partition, header)) {
-        TRY(log_append_roll(log, partition));
+        TRY(log_roll(log, partition));
     }
     struct journal_entry entry = {
         .type = JOURNAL_BATCH,
@@ -205,6 +209,7 @@ static void log_close_step(struct log *log)
     }
     log->closed = true;
     io_timer_stop(log->io, &log->idle);
+    io_timer_stop(log->io, &log->retention.timer);
     io_timer_stop(log->io, &log->writeback.retry);
     log->close_done(log->close_context, log->offline ? log->offline_why : log->close_result);
 }
@@ -353,6 +358,7 @@ void log_destroy(struct log *log, bool crashed)
         io_hook_remove(log->io, &log->hook);
         io_timer_stop(log->io, &log->kick);
         io_timer_stop(log->io, &log->idle);
+        io_timer_stop(log->io, &log->retention.timer);
         io_timer_stop(log->io, &log->writeback.retry);
     }
     if (log->journal != NULL) {
@@ -385,6 +391,8 @@ void log_stats_get(const struct log *log, struct log_stats *stats)
         .checkpoints = log->checkpoints,
         .checkpoint_ns = log->checkpoint_ns,
         .written_back_bytes = log->written_back_bytes,
+        .segments_deleted = log->segments_deleted,
+        .segment_bytes_deleted = log->segment_bytes_deleted,
         .live_journal_bytes = journal_live_size(log->journal),
         .journal_size = journal_size(log->journal),
         .chunks_in_use = log->pool.in_use,

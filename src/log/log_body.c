@@ -68,17 +68,6 @@ static void segment_tail_encode(uint8_t *record, const struct segment_tail *tail
     store_le32(record + 96, tail->unindexed_size);
 }
 
-/*
- * Whether the first batch that is not in the checkpoint starts a segment. Its ROLL entry may be in
- * the part of the journal that is recycled, and is harmless when it is not.
- */
-static bool partition_rolls_next(const struct partition *partition)
-{
-    const struct partition_tail *tail = &partition->tail;
-    return tail->committed < tail->end ? tail_at(tail, tail->committed)->roll
-                                       : partition->roll_pending;
-}
-
 static uint8_t *record_encode(const struct partition *partition, uint8_t *record)
 {
     const struct writeback_item *item = partition->writing;

@@ -10,6 +10,9 @@
 
 #include "log_state.h"
 
+/* Deleted by one job, so that a write-back in the same lane does not wait for long. */
+#define TRIM_SEGMENTS_MAX 256u
+
 /* An event that is not committed yet. */
 struct start_change {
     struct list_node link;       /* in log->start_changes, by LSN */
@@ -31,6 +34,8 @@ struct trim {
     int64_t offset;       /* segments that end at or below it go */
     struct segment *kept; /* of the others */
     uint32_t kept_count;
+    uint32_t gone_count;
+    uint64_t gone_size;
     status result;
 };
 
@@ -73,6 +78,7 @@ status log_delete_before(struct log *log, struct partition *partition, int64_t o
     change->partition = partition;
     change->offset = offset;
     change->lsn = place.lsn;
+    partition->start_asked = MAX(partition->start_asked, offset);
     list_push_back(&log->start_changes, &change->link);
     log->appended_ns = io_now_ns(log->io);
     log_idle_arm(log);
@@ -120,10 +126,13 @@ static void trim_work(struct io_job *job)
     uint32_t count = 0;
     uint32_t gone = 0;
     trim->result = segment_list(trim->disk, trim->partition->dir, &segments, &count);
-    while (status_is_ok(trim->result) && gone + 1 < count &&
+    while (status_is_ok(trim->result) && gone + 1 < count && gone < TRIM_SEGMENTS_MAX &&
            segments[gone + 1].base_offset <= trim->offset) {
         trim->result = segment_remove(trim->disk, trim->partition->dir, segments[gone].base_offset);
-        gone += status_is_ok(trim->result) ? 1 : 0;
+        if (status_is_ok(trim->result)) {
+            trim->gone_size += segments[gone].size;
+            gone++;
+        }
     }
     if (status_is_ok(trim->result) && gone > 0) {
         trim->result = io_dir_sync(trim->disk, trim->partition->dir);
@@ -133,6 +142,7 @@ static void trim_work(struct io_job *job)
     }
     trim->kept = segments;
     trim->kept_count = count - gone;
+    trim->gone_count = gone;
 }
 
 /* All files before the active one, whose size is known better than its file tells. */
@@ -155,6 +165,8 @@ static void trim_on_done(struct io_job *job)
     list_remove(&trim->link);
     partition->trimming = false;
     partition->pins--;
+    log->segments_deleted += trim->gone_count;
+    log->segment_bytes_deleted += trim->gone_size;
     if (!status_is_ok(trim->result)) {
         trace_warn(
             "log",
@@ -170,7 +182,7 @@ static void trim_on_done(struct io_job *job)
         partition->written_size = kept_size(trim);
         partition_segments_replace(partition, trim->kept, trim->kept_count);
         if (status_is_ok(trim->result)) {
-            log_trim(log, partition); /* The log start may have moved on meanwhile. */
+            log_trim(log, partition); /* There may be more, and the log start moves on. */
         }
     }
     free(trim);

@@ -20,6 +20,7 @@
 #define LOG_CHECKPOINT_SHARE        8u /* of the journal */
 #define LOG_CHECKPOINT_IDLE_DEFAULT 2000
 #define LOG_DISK_RESERVE_DEFAULT    (64ull << 20)
+#define LOG_RETENTION_CHECK_DEFAULT 300000
 #define LOG_EVICT_SHARE             8u /* of the chunk pool, freed at a time */
 #define LOG_NS_PER_MS               1000000ll
 
@@ -44,6 +45,14 @@ struct recovered {
     UT_hash_handle hh;
     struct partition_key key;
     struct partition_state state;
+};
+
+/* The walk over all partitions that looks for segments past retention; see retention.c. */
+struct retention {
+    struct io_timer timer;
+    struct partition *next; /* to be looked at; NULL: the walk is over */
+    bool wanted;            /* a partition has a limit */
+    bool running;           /* the timer is armed or a walk goes on */
 };
 
 struct log {
@@ -72,6 +81,7 @@ struct log {
     struct io_hook hook;
     struct io_timer kick; /* makes a turn happen when a result is due outside of one */
     struct io_timer idle;
+    struct retention retention;
     int64_t appended_ns;       /* when the last append was */
     uint32_t room_wanted;      /* largest batch refused for want of room; 0: none */
     uint32_t job_count;        /* in flight in both lanes */
@@ -100,12 +110,20 @@ struct log {
     uint64_t checkpoints;
     uint64_t checkpoint_ns;
     uint64_t written_back_bytes;
+    uint64_t segments_deleted;
+    uint64_t segment_bytes_deleted;
 };
 
 /* ---------------------------------------------------------------- log.c */
 
 /* Makes sure that a turn ends soon. */
 void log_kick(struct log *log);
+
+/*
+ * Appends the event that the next batch starts a segment; none may be pending.
+ * FULL, ...: as journal_append().
+ */
+MUST_USE status log_roll(struct log *log, struct partition *partition);
 
 /* Enters a batch that stands in a frame into the books; its tail has room. False: out of memory. */
 MUST_USE bool log_enter(struct log *log, struct partition *partition,
@@ -185,6 +203,17 @@ void log_trim_all(struct log *log);
 
 /* Frees what is pending, of a loop that is gone or at the end. */
 void log_starts_free(struct log *log);
+
+/* ---------------------------------------------------------------- retention.c */
+
+/* A partition's configuration is new: from now on there are walks, if it has a limit. */
+void retention_want(struct log *log, const struct partition *partition);
+
+/* Starts the walks that were wanted during the open. */
+void retention_start(struct log *log);
+
+/* A partition leaves the table: the walk goes on behind it. */
+void retention_forget(struct log *log, const struct partition *partition);
 
 /* ---------------------------------------------------------------- log_remove.c */
 

@@ -15,6 +15,15 @@ static const struct partition_state partition_state_empty = {
                      .indexed_timestamp = -1},
 };
 
+/* What of a new active segment, or of one found at a start, does not come from its batches. */
+static void active_draw(struct partition *partition)
+{
+    int64_t bound_ms = MIN(partition->config.segment_jitter_ms, partition->config.segment_ms);
+    partition->active.created_ms = io_wall_ms(partition->log->io);
+    partition->active.jitter_ms =
+        bound_ms > 0 ? (int64_t)(io_random(partition->log->io) % (uint64_t)bound_ms) : 0;
+}
+
 static void partition_state_take(struct partition *partition, struct partition_state *state)
 {
     partition->log_start = state->log_start;
@@ -34,6 +43,7 @@ static void partition_state_take(struct partition *partition, struct partition_s
     partition->active = (struct partition_active){.base_offset = state->segment_tail.base_offset,
                                                   .size = state->segment_tail.size,
                                                   .first_timestamp = state->first_timestamp};
+    active_draw(partition);
 }
 
 struct partition *partition_create(struct log *log, const char *topic,
@@ -125,6 +135,7 @@ void partition_tail_add(struct partition *partition, struct chunk *chunk, const 
     if (roll || active->base_offset < 0) {
         *active = (struct partition_active){.base_offset = partition->log_end,
                                             .first_timestamp = header->max_timestamp};
+        active_draw(partition);
     }
     active->size += header->size;
     partition->appended_size += header->size;
@@ -162,6 +173,21 @@ uint64_t partition_tail_find(const struct partition *partition, int64_t offset)
         }
     }
     return low;
+}
+
+bool partition_rolls_next(const struct partition *partition)
+{
+    const struct partition_tail *tail = &partition->tail;
+    return tail->committed < tail->end ? tail_at(tail, tail->committed)->roll
+                                       : partition->roll_pending;
+}
+
+bool partition_is_emptied(const struct partition *partition)
+{
+    return partition->trim_wanted && partition->segment_tail.base_offset >= 0 &&
+           partition->segment_tail.size > 0 && partition->log_start == partition->high_watermark &&
+           partition->written_end == partition->high_watermark && partition_rolls_next(partition) &&
+           partition->roll_lsn <= partition->log->committed_lsn; /* I6 */
 }
 
 void partition_tail_forget(struct partition *partition)
@@ -248,9 +274,27 @@ void partition_segments_load(struct partition *partition, uint32_t version,
     }
 }
 
+/* A listing does not tell timestamps: what was known of the same files is. */
+static void segments_take_timestamps(struct segment *segments, uint32_t count,
+                                     const struct segment *known, uint32_t known_count)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        while (at < known_count && known[at].base_offset < segments[i].base_offset) {
+            at++;
+        }
+        if (at < known_count && known[at].base_offset == segments[i].base_offset) {
+            segments[i].max_timestamp = known[at].max_timestamp;
+        }
+    }
+}
+
 void partition_segments_replace(struct partition *partition, struct segment *segments,
                                 uint32_t count)
 {
+    if (partition->segments_loaded) {
+        segments_take_timestamps(segments, count, partition->segments, partition->segment_count);
+    }
     free(partition->segments);
     partition->segments = NULL;
     partition->segment_count = 0;
@@ -340,6 +384,7 @@ status log_partition_add(struct log *log, const char *topic, const struct uuid *
         HASH_DEL(log->recovered, recovered);
         free(recovered);
     }
+    retention_want(log, added);
     *partition = added;
     return OK;
 }
@@ -352,6 +397,7 @@ struct partition *log_metadata_partition(struct log *log)
 void log_partition_configure(struct partition *partition, const struct partition_config *config)
 {
     partition->config = *config;
+    retention_want(partition->log, partition);
 }
 
 /* ---------------------------------------------------------------- facts */
@@ -458,5 +504,8 @@ void partition_check(const struct partition *partition)
     ASSERT(list_node_is_linked(&partition->dirty_link) == (tail->written < tail->committed));
     for (uint64_t at = tail->first; at < tail->end; at++) {
         ASSERT(tail_at(tail, at)->base_offset < partition_tail_end_offset(partition, at));
+    }
+    for (uint32_t i = 1; i < partition->segment_count; i++) {
+        ASSERT(partition->segments[i - 1].base_offset < partition->segments[i].base_offset);
     }
 }

@@ -55,6 +55,8 @@ struct partition_active {
     int64_t base_offset; /* -1: the next batch starts the first segment */
     uint64_t size;
     int64_t first_timestamp; /* largest of its first batch, as Kafka's segment.ms takes it */
+    int64_t created_ms;      /* wall clock, in this life: counts when there is no timestamp */
+    int64_t jitter_ms;       /* taken off segment.ms */
 };
 
 /* What a checkpoint keeps of a partition, and recovery gives back; see log_body.c. */
@@ -83,6 +85,7 @@ struct partition {
     struct list watches;
 
     int64_t log_start;
+    int64_t start_asked; /* the furthest log start in the journal, committed or not */
     int64_t written_end;
     int64_t high_watermark;
     int64_t log_end;
@@ -91,6 +94,7 @@ struct partition {
     uint64_t committed_size; /* position behind the last committed one */
     struct partition_active active;
     bool roll_pending; /* a ROLL is in the journal for the next batch */
+    uint64_t roll_lsn; /* of the last ROLL of this life; 0: none */
     struct producer_table *producers;
     struct epochs epochs; /* of all batches, committed or not */
 
@@ -153,6 +157,18 @@ int64_t partition_tail_start(const struct partition *partition);
 /* The offset behind entry number `at`. */
 int64_t partition_tail_end_offset(const struct partition *partition, uint64_t at);
 
+/*
+ * Whether the first batch behind the high watermark starts a segment. Its ROLL entry may be in a
+ * part of the journal that is recycled, and is harmless when it is not.
+ */
+bool partition_rolls_next(const struct partition *partition);
+
+/*
+ * Whether everything in its files is below the log start, its last segment as well: then an empty
+ * one takes the place of that, so that it can be deleted before the next batch comes.
+ */
+bool partition_is_emptied(const struct partition *partition);
+
 /* Of a removed partition: nothing of the tail will ever be written. */
 void partition_tail_forget(struct partition *partition);
 
@@ -166,7 +182,10 @@ void partition_watches_tell(struct partition *partition);
 void partition_segments_load(struct partition *partition, uint32_t version,
                              struct segment *segments, uint32_t count);
 
-/* Takes a new list of all its files, which is taken over; listings of before do not count. */
+/*
+ * Takes a new list of all its files, which is taken over, and what is known of their timestamps;
+ * listings of before do not count.
+ */
 void partition_segments_replace(struct partition *partition, struct segment *segments,
                                 uint32_t count);
 

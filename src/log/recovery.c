@@ -50,6 +50,9 @@ static void options_default(struct log *log)
     if (options->disk_reserve_size == 0) {
         options->disk_reserve_size = LOG_DISK_RESERVE_DEFAULT;
     }
+    if (options->retention_check_ms == 0) {
+        options->retention_check_ms = LOG_RETENTION_CHECK_DEFAULT;
+    }
 }
 
 static struct log *log_create(const struct log_options *options)
@@ -209,6 +212,8 @@ static status metadata_open(struct log *log)
         .segment_size = METADATA_SEGMENT_SIZE,
         .segment_ms = INT64_MAX,
         .index_interval_size = METADATA_INDEX_SIZE,
+        .retention_ms = -1,
+        .retention_size = -1,
     };
     TRY(log_partition_add(log, METADATA_TOPIC, &log_metadata_topic_id, 0, &config, &log->metadata));
     return metadata_read(log);
@@ -474,6 +479,7 @@ status log_open(const struct log_options *options, struct log **log)
     /* Not now: who opened may still give up, and free what a job works on. */
     opened->orphans_due = true;
     log_idle_arm(opened);
+    retention_start(opened);
     writeback_retry_arm(opened);
     log_kick(opened);
     return OK;

@@ -49,6 +49,8 @@ struct segment_write {
     uint32_t index_interval_size;
     const struct segment_batch *batches;
     uint32_t batch_count;
+    bool starts_empty; /* behind the batches an empty segment starts, at `empty_base` */
+    int64_t empty_base;
     struct segment_tail tail; /* in and out; unchanged on failure */
     struct segment *created;  /* out: segments started by this write, malloc'd */
     uint32_t created_count;
@@ -59,9 +61,9 @@ struct segment_write {
 
 /*
  * Appends the batches to the active segment at tail.size (whatever was beyond is overwritten),
- * creating directory, partition.metadata and files as needed, rolling where told and where no
- * segment is active. Space is reserved before writing. Nothing is synced.
- * NO_SPACE, IO, ...: bytes beyond `tail` may exist and do not count.
+ * creating directory, partition.metadata and files as needed, rolling where told, unless an empty
+ * segment stands there, and where no segment is active. Space is reserved before writing. Nothing
+ * is synced. NO_SPACE, IO, ...: bytes beyond `tail` may exist and do not count.
  */
 MUST_USE status segment_append(struct io_disk *disk, struct segment_write *write);
 
@@ -106,6 +108,13 @@ MUST_USE status segment_find_timestamp(struct io_disk *disk, const char *dir, in
 MUST_USE status segment_batch_find_timestamp(const uint8_t *batch, uint32_t size,
                                              int64_t offset_min, int64_t timestamp, int64_t *offset,
                                              int64_t *found_timestamp);
+
+/*
+ * The largest timestamp of a segment that is not active, as its time index tells, or its batches
+ * when there is none; -1: no batch has one. NOT_FOUND: the segment is gone.
+ */
+MUST_USE status segment_max_timestamp(struct io_disk *disk, const char *dir, int64_t base_offset,
+                                      uint64_t position_max, int64_t *timestamp);
 
 /* Removes the files of one segment; OK when they are not there. */
 MUST_USE status segment_remove(struct io_disk *disk, const char *dir, int64_t base_offset);

@@ -225,7 +225,8 @@ static status batch_append(struct segment_writer *writer, const struct segment_b
 {
     struct batch_header header;
     TRY(batch_header_read((struct bytes){batch->data, batch->size}, &header));
-    if (batch->roll || writer->tail.base_offset < 0) {
+    bool is_at_start = writer->tail.size == 0 && writer->tail.base_offset == header.base_offset;
+    if (!is_at_start && (batch->roll || writer->tail.base_offset < 0)) {
         TRY(segment_roll(writer, header.base_offset));
     }
     struct segment_tail *tail = &writer->tail;
@@ -271,12 +272,15 @@ static status segment_append_all(struct segment_writer *writer)
     const struct segment_write *write = writer->write;
     if (writer->tail.base_offset >= 0) {
         TRY(segment_files_open(writer));
-        if (!write->batches[0].roll) {
+        if (write->batch_count > 0 && !write->batches[0].roll) {
             TRY(space_reserve(writer));
         }
     }
     for (uint32_t i = 0; i < write->batch_count; i++) {
         TRY(batch_append(writer, &write->batches[i]));
+    }
+    if (write->starts_empty) {
+        TRY(segment_roll(writer, write->empty_base));
     }
     TRY(buffers_flush(writer));
     if (writer->created_here) {
@@ -291,7 +295,7 @@ status segment_append(struct io_disk *disk, struct segment_write *write)
     write->created_count = 0;
     write->finished_size = write->tail.size;
     write->finished_max_timestamp = write->tail.max_timestamp;
-    if (write->batch_count == 0) {
+    if (write->batch_count == 0 && !write->starts_empty) {
         return OK;
     }
     struct segment_writer *writer = calloc(1, sizeof(*writer));

@@ -257,3 +257,54 @@ status segment_find_timestamp(struct io_disk *disk, const char *dir, int64_t bas
     segment_cursor_close(&cursor);
     return s;
 }
+
+/* Without an index: the headers of all batches tell. */
+static status max_timestamp_walk(struct io_disk *disk, const char *dir, int64_t base_offset,
+                                 uint64_t position_max, int64_t *timestamp)
+{
+    char path[SEGMENT_PATH_SIZE];
+    struct segment_cursor cursor;
+    struct batch_header header;
+    uint64_t position = 0;
+    TRY(segment_path(path, dir, base_offset, ".log"));
+    TRY(segment_cursor_open(&cursor, disk, path, position_max));
+    status s;
+    while (status_is_ok(s = segment_cursor_header(&cursor, position, &header))) {
+        *timestamp = MAX(*timestamp, header.max_timestamp);
+        position += header.size;
+    }
+    segment_cursor_close(&cursor);
+    return s.code == STATUS_NOT_FOUND ? OK : s;
+}
+
+/* The last entry: a segment that is left gets one for its largest timestamp. */
+static status time_index_last(struct io_file *file, int64_t *timestamp)
+{
+    uint8_t entry[SEGMENT_TIME_ENTRY_SIZE];
+    uint64_t size = 0;
+    TRY(io_file_size(file, &size));
+    if (size < SEGMENT_TIME_ENTRY_SIZE) {
+        return OK;
+    }
+    TRY(segment_entry_read(file, size / SEGMENT_TIME_ENTRY_SIZE - 1, SEGMENT_TIME_ENTRY_SIZE,
+                           entry));
+    *timestamp = (int64_t)load_be64(entry);
+    return OK;
+}
+
+status segment_max_timestamp(struct io_disk *disk, const char *dir, int64_t base_offset,
+                             uint64_t position_max, int64_t *timestamp)
+{
+    char path[SEGMENT_PATH_SIZE];
+    struct io_file *file = NULL;
+    *timestamp = -1;
+    TRY(segment_path(path, dir, base_offset, ".timeindex"));
+    status s = io_file_open(disk, path, IO_FILE_READ, &file);
+    if (s.code == STATUS_NOT_FOUND) {
+        return max_timestamp_walk(disk, dir, base_offset, position_max, timestamp);
+    }
+    TRY(s);
+    s = time_index_last(file, timestamp);
+    io_file_close(file);
+    return s;
+}

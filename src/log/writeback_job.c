@@ -66,7 +66,37 @@ static void item_fill(struct writeback_item *item, struct partition *partition,
     partition->pins++;
 }
 
-static bool job_allocate(struct log *log, struct writeback_job *job, uint64_t left)
+/* No batch, but an empty segment behind the one that is deleted then (partition_is_emptied()). */
+static void item_fill_empty(struct writeback_item *item, struct partition *partition)
+{
+    *item = (struct writeback_item){
+        .partition = partition,
+        .first_timestamp = -1,
+        .cut = partition->needs_cut,
+        .end_offset = partition->written_end,
+        .write = {.dir = partition->dir,
+                  .topic_id = &partition->key.topic_id,
+                  .index_interval_size = partition->config.index_interval_size,
+                  .starts_empty = true,
+                  .empty_base = partition->written_end,
+                  .tail = partition->segment_tail},
+    };
+    partition->writing = item;
+    partition->pins++;
+}
+
+/* Only checkpoints do this: nothing can be deleted before one says that it is not needed. */
+static uint32_t emptied_count(const struct log *log)
+{
+    uint32_t count = 0;
+    for (const struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
+        count += partition_is_emptied(p) ? 1 : 0;
+    }
+    return count;
+}
+
+static bool job_allocate(struct log *log, struct writeback_job *job, uint64_t left,
+                         uint32_t emptied)
 {
     uint32_t items = 0;
     uint32_t batches = 0;
@@ -78,7 +108,7 @@ static bool job_allocate(struct log *log, struct writeback_job *job, uint64_t le
         items++;
         batches += count;
     }
-    job->items = calloc(MAX(items, 1u), sizeof(*job->items));
+    job->items = calloc(MAX(items + emptied, 1u), sizeof(*job->items));
     job->batches = calloc(MAX(batches, 1u), sizeof(*job->batches));
     job->item_count = items;
     return job->items != NULL && job->batches != NULL;
@@ -95,7 +125,9 @@ bool writeback_job_build(struct log *log, struct writeback_job *job, bool all)
         .started_ns = io_now_ns_exact(log->io),
     };
     job->job.context = job;
-    if (!job_allocate(log, job, bound)) {
+    /* Replay may meet the files of a topic that a later frame deletes. */
+    uint32_t emptied = all && !log->opening ? emptied_count(log) : 0;
+    if (!job_allocate(log, job, bound, emptied)) {
         writeback_job_free(job);
         return false;
     }
@@ -107,6 +139,12 @@ bool writeback_job_build(struct log *log, struct writeback_job *job, bool all)
         item_fill(&job->items[i], partition, batches, count);
         job->size += job->items[i].size;
         batches += count;
+    }
+    for (struct partition *p = log->partitions; p != NULL && emptied > 0; p = p->hh.next) {
+        if (partition_is_emptied(p)) {
+            item_fill_empty(&job->items[job->item_count++], p);
+            emptied--;
+        }
     }
     job->sync = log->writeback.sync;
     job->sync_pinned_count = job->sync.count;
@@ -264,7 +302,9 @@ static void item_take_over(struct log *log, struct writeback_item *item)
     partition->is_lost = item->is_lost;
     log->dirty_bytes -= item->size;
     log->written_back_bytes += item->size;
-    list_remove(&partition->dirty_link);
+    if (list_node_is_linked(&partition->dirty_link)) {
+        list_remove(&partition->dirty_link);
+    }
     if (partition->tail.written < partition->tail.committed) {
         list_push_back(&log->dirty, &partition->dirty_link);
     }

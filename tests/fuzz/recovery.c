@@ -74,7 +74,8 @@ static void on_metadata(void *context, struct bytes batch)
         &it, &header,
         (struct bytes){batch.data + BATCH_HEADER_SIZE, header.size - BATCH_HEADER_SIZE});
     while (status_is_ok(record_iterator_next(&it, &record))) {
-        static const struct partition_config config = {1u << 20, INT64_MAX, 256};
+        static const struct partition_config config = {
+            .segment_size = 1u << 20, .segment_ms = INT64_MAX, .index_interval_size = 256};
         uint32_t topic = record.value.size == 1 ? record.value.data[0] : TOPIC_COUNT;
         if (topic < TOPIC_COUNT && world->partitions[topic] == NULL) {
             char name[] = "topic0";

@@ -88,6 +88,7 @@ struct log_options {
     uint64_t checkpoint_size;   /* live journal bytes that start a checkpoint; 0: an eighth */
     int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
     uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: 64 MiB */
+    int64_t retention_check_ms; /* between looks for segments past retention; 0: 300000 */
     struct log_events events;
     void *context;
 };
@@ -119,6 +120,10 @@ struct partition_config {
     uint32_t segment_size;        /* segment.bytes */
     int64_t segment_ms;           /* segment.ms */
     uint32_t index_interval_size; /* index.interval.bytes */
+    int64_t segment_jitter_ms;    /* segment.jitter.ms */
+    bool is_deleted;              /* cleanup.policy has delete: the two below count */
+    int64_t retention_ms;         /* retention.ms; negative: no limit */
+    int64_t retention_size;       /* retention.bytes; negative: no limit */
 };
 
 /*
@@ -142,7 +147,8 @@ struct partition *log_partition_find(struct log *log, const struct uuid *topic_i
 /* The metadata partition (topic log_metadata_topic_id, index 0); always there. */
 struct partition *log_metadata_partition(struct log *log);
 
-/* Changes the configuration for what is appended from now on. */
+/* Changes the configuration: for what is appended from now on, and for the next look at retention.
+ */
 void log_partition_configure(struct partition *partition, const struct partition_config *config);
 
 struct partition_offsets {
@@ -319,6 +325,7 @@ struct log_stats {
     uint64_t syncs;                 /* synced journal writes completed */
     uint64_t checkpoints, checkpoint_ns;
     uint64_t written_back_bytes;
+    uint64_t segments_deleted, segment_bytes_deleted; /* below log starts, whoever moved them */
     uint64_t live_journal_bytes, journal_size;
     uint32_t chunks_in_use, chunk_count;
     uint32_t partition_count;

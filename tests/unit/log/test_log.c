@@ -154,7 +154,8 @@ static void segments_roll_by_size_and_by_age(void **state)
         world_append(world, 0);
     }
     world_settle(world);
-    world->config = (struct partition_config){1u << 20, 25, 4096};
+    world->config = (struct partition_config){
+        .segment_size = 1u << 20, .segment_ms = 25, .index_interval_size = 4096};
     world_add(world, 1, 0);
     for (int i = 0; i < 40; i++) {
         world_append(world, 1); /* Timestamps are 10 ms apart. */
@@ -297,6 +298,79 @@ static void a_full_disk_stops_write_back_until_there_is_space(void **state)
     world_destroy(world);
 }
 
+static uint32_t segments_of(struct world *world, int topic)
+{
+    struct segment *segments = NULL;
+    uint32_t count = 0;
+    world_settle(world);
+    assert_ok(
+        segment_list(io_disk(world->io), world->topics[topic].partition->dir, &segments, &count));
+    free(segments);
+    return count;
+}
+
+static void records_without_timestamps_roll_by_the_clock(void **state)
+{
+    struct sim_options options = world_sim_options();
+    struct world *world = world_create(12, &options, 1u << 20);
+    world->config.segment_ms = 3600000;
+    world_open(world);
+    world_add(world, 0, 0);
+    for (int i = 0; i < 6; i++) {
+        world->next_timestamp = -1;
+        world_wait_acked(world, world_append(world, 0));
+        sim_node_jump_clock(world->node, 1500000);
+    }
+    /* Minutes 0, 25, 50 and 75, 100, 125: the hour counts from the first record of a segment. */
+    assert_int_equal(segments_of(world, 0), 2);
+    /* A start begins to count anew, as Kafka does. */
+    world_crash(world, false);
+    world_open(world);
+    for (int i = 0; i < 4; i++) {
+        world->next_timestamp = -1;
+        world_wait_acked(world, world_append(world, 0));
+        sim_node_jump_clock(world->node, 1500000);
+    }
+    assert_int_equal(segments_of(world, 0), 3);
+    world_close(world);
+    world_destroy(world);
+}
+
+static void a_jitter_is_taken_off_the_age_of_each_segment(void **state)
+{
+    struct sim_options options = world_sim_options();
+    struct world *world = world_create(13, &options, 1u << 20);
+    world->config.segment_ms = 1000;
+    world->config.segment_jitter_ms = 5000; /* At most segment.ms counts. */
+    world_open(world);
+    world_add(world, 0, 0);
+    int64_t started_ms = -1;
+    int64_t ages[12];
+    int count = 0;
+    for (int i = 0; i < 1000 && count < 12; i++) {
+        int64_t base = world->topics[0].partition->active.base_offset;
+        int64_t at_ms = world->next_timestamp;
+        world_wait_acked(world, world_append(world, 0));
+        if (world->topics[0].partition->active.base_offset != base) {
+            if (started_ms >= 0) {
+                ages[count++] = at_ms - started_ms;
+            }
+            started_ms = at_ms;
+        }
+    }
+    assert_int_equal(count, 12);
+    int64_t least = ages[0];
+    int64_t most = ages[0];
+    for (int i = 0; i < count; i++) {
+        assert_true(ages[i] > 0 && ages[i] <= 1010);
+        least = MIN(least, ages[i]);
+        most = MAX(most, ages[i]);
+    }
+    assert_true(most - least > 100);
+    world_close(world);
+    world_destroy(world);
+}
+
 static void an_idle_log_makes_no_turns(void **state)
 {
     struct sim_options options = world_sim_options();
@@ -349,6 +423,8 @@ int main(void)
         cmocka_unit_test(a_duplicate_gets_the_original_offset_also_after_a_restart),
         cmocka_unit_test(a_write_error_takes_the_log_offline_and_reads_go_on),
         cmocka_unit_test(a_full_disk_stops_write_back_until_there_is_space),
+        cmocka_unit_test(records_without_timestamps_roll_by_the_clock),
+        cmocka_unit_test(a_jitter_is_taken_off_the_age_of_each_segment),
         cmocka_unit_test(an_idle_log_makes_no_turns),
         cmocka_unit_test(a_wait_that_is_cancelled_or_due_runs_never_inside_its_call),
     };

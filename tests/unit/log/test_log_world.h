@@ -161,7 +161,8 @@ static inline struct world *world_create(uint64_t seed, const struct sim_options
     world->sim = sim_create(seed, sim_options);
     world->node = sim_node_add(world->sim, "10.0.0.1");
     world->io = sim_node_io(world->node);
-    world->config = (struct partition_config){1u << 20, INT64_MAX, 4096};
+    world->config = (struct partition_config){
+        .segment_size = 1u << 20, .segment_ms = INT64_MAX, .index_interval_size = 4096};
     world->disk_full = -1;
     world->next_timestamp = 1000;
     world->options = (struct log_options){
