@@ -147,6 +147,7 @@ static status shard_open_log(struct shard *shard)
         .chunk_count = (uint32_t)(config->chunk_memory_size / config->chunk_size),
         .checkpoint_idle_ms = config->checkpoint_idle_ms,
         .disk_reserve_size = (uint64_t)config->disk_reserve_size,
+        .retention_check_ms = config->retention_check_ms,
         .events =
             {
                 .on_metadata = shard_on_metadata,

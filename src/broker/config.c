@@ -69,6 +69,14 @@ static const struct config_key config_keys[] = {
     INT("log.segment.bytes", "1073741824", 1 * MIB, INT32_MAX, segment_size,
         "a segment is rolled at this size"),
     LONG("log.roll.ms", "604800000", 1, INT64_MAX, segment_ms, "a segment is rolled at this age"),
+    LONG("log.roll.jitter.ms", "0", 0, INT64_MAX, segment_jitter_ms,
+         "at most this, by chance, is taken off that age"),
+    LONG("log.retention.ms", "604800000", -1, INT64_MAX, retention_ms,
+         "segments of older records are deleted; -1: no limit"),
+    LONG("log.retention.bytes", "-1", INT64_MIN, INT64_MAX, retention_size,
+         "a partition beyond this size loses its oldest segments; -1: no limit"),
+    LONG("log.retention.check.interval.ms", "300000", 1, INT64_MAX / 1000000000,
+         retention_check_ms, "how often segments to be deleted are looked for"),
     INT("log.index.interval.bytes", "4096", 0, INT32_MAX, index_interval_size,
         "bytes of log for one index entry"),
     TEXT("log.message.timestamp.type", "CreateTime", timestamp_type,
@@ -114,7 +122,10 @@ static const struct config_key config_keys[] = {
 };
 /* clang-format on */
 
-/* Older or shorter names of Kafka's for keys of the table; `factor` scales the number. */
+/*
+ * Older or shorter names of Kafka's for keys of the table; `factor` scales the number. Of several
+ * that are given the one with the finest unit counts, in whatever order they stand.
+ */
 static const struct {
     const char *name;
     const char *target;
@@ -123,6 +134,9 @@ static const struct {
     {"log.dir", "log.dirs", 1},
     {"broker.id", "node.id", 1},
     {"log.roll.hours", "log.roll.ms", 3600000},
+    {"log.roll.jitter.hours", "log.roll.jitter.ms", 3600000},
+    {"log.retention.minutes", "log.retention.ms", 60000},
+    {"log.retention.hours", "log.retention.ms", 3600000},
 };
 
 /* Settings that protect: not honouring one silently would be a lie. */
@@ -169,7 +183,7 @@ const struct config_key *broker_config_find(struct bytes name)
     return NULL;
 }
 
-_Static_assert(COUNT_OF(config_keys) <= 64, "a bit of `given` for each");
+_Static_assert(COUNT_OF(config_keys) <= CONFIG_KEY_COUNT_MAX, "a bit of `given` for each");
 
 bool broker_config_is_given(const struct broker_config *config, const struct config_key *key)
 {
@@ -184,13 +198,14 @@ static status config_set_number(struct broker_config *config, const struct confi
     errno = 0;
     long long number = strtoll(value, &end, 10);
     int64_t scaled;
+    bool is_no_limit = number == -1 && key->min == -1; /* in any unit */
     if (end == value || *end != '\0' || errno != 0 ||
-        __builtin_mul_overflow((int64_t)number, factor, &scaled)) {
+        __builtin_mul_overflow((int64_t)number, is_no_limit ? 1 : factor, &scaled)) {
         return config_fail(report, "%s=%s is not a whole number: write digits only", name, value);
     }
     if (scaled < key->min || scaled > key->max) {
         return config_fail(report, "%s=%s is out of range: choose %" PRId64 " to %" PRId64, name,
-                           value, key->min / factor, key->max / factor);
+                           value, key->min == -1 ? key->min : key->min / factor, key->max / factor);
     }
     memcpy((char *)config + key->offset, &scaled, sizeof(scaled));
     return OK;
@@ -212,7 +227,9 @@ static status config_set(struct broker_config *config, const struct config_key *
                          const char *name, const char *value, int64_t factor,
                          struct config_report *report)
 {
-    config->given |= UINT64_C(1) << (key - config_keys);
+    size_t index = (size_t)(key - config_keys);
+    config->given |= UINT64_C(1) << index;
+    config->units[index] = factor;
     switch (key->type) {
     case CONFIG_INT:
     case CONFIG_LONG:
@@ -271,7 +288,11 @@ static status config_assign(struct broker_config *config, const char *name, cons
         if (strcmp(config_aliases[i].name, name) == 0) {
             key = broker_config_find(bytes_of(config_aliases[i].target));
             ASSERT(key != NULL);
-            return config_set(config, key, name, value, config_aliases[i].factor, report);
+            int64_t unit = config->units[key - config_keys];
+            bool is_outdone = unit != 0 && unit < config_aliases[i].factor;
+            struct broker_config unused = *config; /* What does not count is right all the same. */
+            return config_set(is_outdone ? &unused : config, key, name, value,
+                              config_aliases[i].factor, report);
         }
     }
     if (strncmp(name, "twinlog.", 8) == 0) {
@@ -291,6 +312,7 @@ void broker_config_init(struct broker_config *config)
         ASSERT(status_is_ok(result));
     }
     config->given = 0;
+    memset(config->units, 0, sizeof(config->units));
 }
 
 status broker_config_parse(struct broker_config *config, struct bytes text,
@@ -535,6 +557,10 @@ static status config_finish_log(struct broker_config *config, struct config_repo
                            "default.replication.factor=%" PRId64 " needs more nodes than "
                            "the one there is: set it to 1",
                            config->default_replication_factor);
+    }
+    if (config->retention_ms == 0) {
+        return config_fail(report, "log.retention.ms=0 would delete every record: choose -1 for no "
+                                   "limit, or at least 1");
     }
     if (strcmp(config->compression_type, "producer") != 0) {
         return config_fail(report,

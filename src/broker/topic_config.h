@@ -11,6 +11,9 @@ struct topic_config {
     int64_t message_size_max;
     int64_t segment_size;
     int64_t segment_ms;
+    int64_t segment_jitter_ms;
+    int64_t retention_ms;
+    int64_t retention_size;
     int64_t index_interval_size;
     int64_t timestamp_before_ms_max;
     int64_t timestamp_after_ms_max;

@@ -158,6 +158,7 @@ class Broker:
             "log.dirs": self.data,
             "auto.create.topics.enable": "true",
             "num.partitions": "1",
+            "log.retention.ms": "-1",  # the records of tests are old
             **(settings or {}),
         }
         self.process = None

@@ -14,6 +14,7 @@
 
 #define CONFIG_VALUE_SIZE_MAX 4096u
 #define CONFIG_HOST_SIZE_MAX  256u
+#define CONFIG_KEY_COUNT_MAX  64u
 
 struct broker_config {
     /* where and who */
@@ -38,6 +39,10 @@ struct broker_config {
     int64_t message_size_max;
     int64_t segment_size;
     int64_t segment_ms;
+    int64_t segment_jitter_ms;
+    int64_t retention_ms;
+    int64_t retention_size;
+    int64_t retention_check_ms;
     int64_t index_interval_size;
     char timestamp_type[CONFIG_HOST_SIZE_MAX];
     int64_t timestamp_before_ms_max;
@@ -63,7 +68,8 @@ struct broker_config {
     int64_t chunk_memory_size;
     int64_t checkpoint_idle_ms;
     int64_t disk_reserve_size;
-    uint64_t given; /* a bit for each key that a file or an override has set */
+    uint64_t given;                      /* a bit for each key that a file or an override has set */
+    int64_t units[CONFIG_KEY_COUNT_MAX]; /* by key: of the name that set it; 0: none did */
 };
 
 enum config_type {

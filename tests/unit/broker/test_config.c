@@ -127,6 +127,31 @@ static void aliases_reach_the_key_they_stand_for(void **state)
     assert_int_equal(config.segment_ms, 7200000);
 }
 
+static void the_finest_unit_of_several_names_counts(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } cases[] = {
+        {"log.retention.hours=2\n", 7200000},
+        {"log.retention.minutes=3\nlog.retention.hours=2\n", 180000},
+        {"log.retention.hours=2\nlog.retention.minutes=3\n", 180000},
+        {"log.retention.ms=5\nlog.retention.minutes=3\nlog.retention.hours=2\n", 5},
+        {"log.retention.hours=2\nlog.retention.ms=5\nlog.retention.ms=6\n", 6},
+        {"log.retention.hours=-1\n", -1},
+        {"log.retention.hours=2\nlog.retention.ms=-1\n", -1},
+        {"", 604800000},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_int_equal(config_from(cases[i].text, &config, &report).code, STATUS_OK);
+        assert_int_equal(config.retention_ms, cases[i].ms);
+    }
+    report = (struct config_report){0};
+    assert_int_equal(
+        config_from("log.retention.ms=5\nlog.retention.hours=x\n", &config, &report).code,
+        STATUS_INVALID);
+}
+
 static void a_kafka_configuration_is_accepted_and_what_is_ignored_is_named(void **state)
 {
     static const char text[] =
@@ -141,7 +166,7 @@ static void a_kafka_configuration_is_accepted_and_what_is_ignored_is_named(void 
     assert_string_equal(config.host, "127.0.0.1");
     assert_string_equal(config.advertised_host, "localhost");
     assert_string_equal(report.ignored, "process.roles, inter.broker.listener.name, "
-                                        "num.network.threads, log.retention.hours");
+                                        "num.network.threads");
 }
 
 static void wrong_values_are_errors_that_name_key_value_and_remedy(void **state)
@@ -158,6 +183,8 @@ static void wrong_values_are_errors_that_name_key_value_and_remedy(void **state)
         {"twinlog.journal.size=33554433", {"twinlog.journal.size", "33554433", "37748736"}},
         {"twinlog.jurnal.size=1", {"twinlog.jurnal.size", "not a setting", "spelling"}},
         {"default.replication.factor=2", {"default.replication.factor", "2", "set it to 1"}},
+        {"log.retention.ms=0", {"log.retention.ms", "-1", "at least 1"}},
+        {"log.retention.hours=-2", {"log.retention.hours", "-2", "choose -1"}},
         {"compression.type=lz4", {"compression.type", "lz4", "producer"}},
         {"log.message.timestamp.type=Now", {"log.message.timestamp.type", "Now", "CreateTime"}},
         {"listeners=PLAINTEXT://0.0.0.0:9092", {"listeners", "0.0.0.0", "advertised.listeners="}},
@@ -230,6 +257,7 @@ int main(void)
         cmocka_unit_test(defaults_are_complete),
         cmocka_unit_test(every_key_can_be_set_to_what_it_tells),
         cmocka_unit_test(aliases_reach_the_key_they_stand_for),
+        cmocka_unit_test(the_finest_unit_of_several_names_counts),
         cmocka_unit_test(a_kafka_configuration_is_accepted_and_what_is_ignored_is_named),
         cmocka_unit_test(wrong_values_are_errors_that_name_key_value_and_remedy),
         cmocka_unit_test(security_settings_that_are_not_honoured_refuse_the_start),
