@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "twinlog/core/crc32c.h"
@@ -75,10 +76,12 @@ static struct bytes batch_build(const struct options *options, uint32_t *stamp_a
         value[i] = (uint8_t)('a' + (i * 7 + i / 13) % 26);
     }
     memset(value, 0xa5, 16);
+    /* Of today: brokers would delete older records under the measurement. */
+    int64_t now_ms = (int64_t)time(NULL) * 1000;
     struct batch_builder builder;
     batch_builder_init(&builder, buffer, capacity);
     for (uint32_t i = 0; i < options->records; i++) {
-        must(batch_builder_add(&builder, 1700000000000, BYTES_NULL,
+        must(batch_builder_add(&builder, now_ms, BYTES_NULL,
                                (struct bytes){value, options->record_size}),
              "batch_builder_add");
     }

@@ -48,6 +48,11 @@ status io_file_size(struct io_file *file, uint64_t *size)
     return file->disk->ops->file_size(file, size);
 }
 
+status io_file_modified_ms(struct io_file *file, int64_t *modified_ms)
+{
+    return file->disk->ops->file_modified_ms(file, modified_ms);
+}
+
 status io_file_lock(struct io_file *file)
 {
     return file->disk->ops->file_lock(file);

@@ -176,6 +176,14 @@ static status disk_file_size(struct io_file *file, uint64_t *size)
     return OK;
 }
 
+static status disk_file_modified_ms(struct io_file *file, int64_t *modified_ms)
+{
+    struct stat facts;
+    TRY(disk_status(fstat(disk_file_of(file)->fd, &facts)));
+    *modified_ms = (int64_t)facts.st_mtim.tv_sec * 1000 + facts.st_mtim.tv_nsec / 1000000;
+    return OK;
+}
+
 /* After a kill -9 the kernel still finishes writes, which hold the descriptors and their locks. */
 static status disk_file_lock(struct io_file *file)
 {
@@ -272,6 +280,7 @@ static const struct io_disk_ops disk_ops = {
     .file_truncate = disk_file_truncate,
     .file_reserve = disk_file_reserve,
     .file_size = disk_file_size,
+    .file_modified_ms = disk_file_modified_ms,
     .file_lock = disk_file_lock,
     .dir_create = disk_dir_create,
     .dir_sync = disk_dir_sync,

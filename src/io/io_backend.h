@@ -99,6 +99,7 @@ struct io_disk_ops {
     status (*file_truncate)(struct io_file *file, uint64_t size);
     status (*file_reserve)(struct io_file *file, uint64_t position, uint64_t size);
     status (*file_size)(struct io_file *file, uint64_t *size);
+    status (*file_modified_ms)(struct io_file *file, int64_t *modified_ms);
     status (*file_lock)(struct io_file *file);
 
     status (*dir_create)(struct io_disk *disk, const char *path);

@@ -65,6 +65,7 @@ struct sim_node *sim_node_add(struct sim *sim, const char *host)
     node->next_port = 49152;
     list_init(&node->loops);
     sim_disk_init(&node->disk, &sim->rng, &sim->coverage, &sim->options);
+    node->disk.node = node;
     list_push_back(&sim->nodes, &node->link);
     node->main_loop = sim_loop_create(node);
     return node;

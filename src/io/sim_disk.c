@@ -183,6 +183,7 @@ static status file_write(struct sim_file *file, const uint8_t *data, uint64_t si
                          uint64_t position, bool sync)
 {
     struct sim_medium *medium = file->inode->medium;
+    file->inode->modified_ms = sim_node_wall_ms(disk_of(file->base.disk)->node);
     if (sim_rng_chance(medium->rng, medium->options->write_error_chance)) {
         medium->coverage->write_errors++;
         uint64_t part = sim_rng_coin(medium->rng) ? sim_rng_below(medium->rng, size) : 0;
@@ -236,6 +237,7 @@ static status disk_file_truncate(struct io_file *base, uint64_t size)
 {
     struct sim_file *file = file_of(base);
     TRY(file_enter(file, IO_FILE_WRITE));
+    file->inode->modified_ms = sim_node_wall_ms(disk_of(base->disk)->node);
     sim_inode_truncate(file->inode, size);
     return OK;
 }
@@ -252,6 +254,14 @@ static status disk_file_size(struct io_file *base, uint64_t *size)
     struct sim_file *file = file_of(base);
     TRY(file_enter(file, 0));
     *size = file->inode->size;
+    return OK;
+}
+
+static status disk_file_modified_ms(struct io_file *base, int64_t *modified_ms)
+{
+    struct sim_file *file = file_of(base);
+    TRY(file_enter(file, 0));
+    *modified_ms = file->inode->modified_ms;
     return OK;
 }
 
@@ -418,6 +428,7 @@ static const struct io_disk_ops disk_ops = {
     .file_truncate = disk_file_truncate,
     .file_reserve = disk_file_reserve,
     .file_size = disk_file_size,
+    .file_modified_ms = disk_file_modified_ms,
     .file_lock = disk_file_lock,
     .dir_create = disk_dir_create,
     .dir_sync = disk_dir_sync,

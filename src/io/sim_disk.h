@@ -5,8 +5,11 @@
 #include "io_backend.h"
 #include "sim_name.h"
 
+struct sim_node;
+
 struct sim_disk {
     struct io_disk base;
+    const struct sim_node *node; /* whose clock stamps files */
     struct sim_medium medium;
     struct sim_tree tree;
     struct list files;      /* open, of sim_file.link */
@@ -24,6 +27,9 @@ struct sim_file {
     unsigned flags;
     uint32_t in_flight; /* asynchronous operations */
 };
+
+/* The wall clock of a node, jumps included. */
+int64_t sim_node_wall_ms(const struct sim_node *node);
 
 void sim_disk_init(struct sim_disk *disk, struct sim_rng *rng, struct sim_coverage *coverage,
                    const struct sim_options *options);

@@ -69,6 +69,7 @@ struct sim_inode {
     struct sim_page **pages; /* NULL: a hole */
     uint64_t page_capacity;
     uint64_t size;          /* visible */
+    int64_t modified_ms;    /* of the visible content, which is as good as it gets */
     uint64_t durable_size;  /* at most `size`, unless a cut of the size is pending */
     uint64_t shrunk_to;     /* the lowest size a pending cut had; UINT64_MAX: none is pending */
     uint64_t sequence;      /* counts writes */

@@ -374,8 +374,12 @@ static int64_t loop_now_ns_exact(struct io *io)
 
 static int64_t loop_wall_ms(struct io *io)
 {
-    struct sim_loop *loop = sim_loop_of(io);
-    return loop->sim->wall_base_ms + loop->sim->now_ns / SIM_MS + loop->node->wall_offset_ms;
+    return sim_node_wall_ms(sim_loop_of(io)->node);
+}
+
+int64_t sim_node_wall_ms(const struct sim_node *node)
+{
+    return node->sim->wall_base_ms + node->sim->now_ns / SIM_MS + node->wall_offset_ms;
 }
 
 static uint64_t loop_random(struct io *io)

@@ -94,22 +94,38 @@ static void case_judge_size(struct retention_case *what)
     }
 }
 
+/*
+ * Its largest timestamp, which the active segment is known by; without one when its file was last
+ * written to, as Kafka's LogSegment.largestTimestamp.
+ */
+static status case_ask(const struct retention_case *what, struct segment *segment, bool is_active,
+                       int64_t *newest_ms)
+{
+    if (!is_active) {
+        TRY(segment_max_timestamp(what->disk, what->dir, segment->base_offset, segment->size,
+                                  &segment->max_timestamp));
+    }
+    *newest_ms = segment->max_timestamp;
+    return *newest_ms >= 0
+               ? OK
+               : segment_modified_ms(what->disk, what->dir, segment->base_offset, newest_ms);
+}
+
 /* Kafka's deleteRetentionMsBreachedSegments; timestamps of the future are never past it. */
 static status case_judge_time(struct retention_case *what)
 {
     while (what->ms_max >= 0 && what->gone < what->count && case_may_go(what, what->gone)) {
         struct segment *segment = &what->segments[what->gone];
         bool is_active = what->has_active && what->gone + 1 == what->count;
-        if (segment->max_timestamp < 0 && !is_active) {
+        int64_t newest_ms = segment->max_timestamp;
+        if (newest_ms < 0) {
             what->is_unknown = what->disk == NULL;
             if (what->is_unknown) {
                 return OK;
             }
-            TRY(segment_max_timestamp(what->disk, what->dir, segment->base_offset, segment->size,
-                                      &segment->max_timestamp));
+            TRY(case_ask(what, segment, is_active, &newest_ms));
         }
-        if (segment->max_timestamp < 0 || segment->max_timestamp >= what->now_ms ||
-            what->now_ms - segment->max_timestamp <= what->ms_max) {
+        if (newest_ms >= what->now_ms || what->now_ms - newest_ms <= what->ms_max) {
             return OK;
         }
         what->gone++;

@@ -116,6 +116,10 @@ MUST_USE status segment_batch_find_timestamp(const uint8_t *batch, uint32_t size
 MUST_USE status segment_max_timestamp(struct io_disk *disk, const char *dir, int64_t base_offset,
                                       uint64_t position_max, int64_t *timestamp);
 
+/* When the .log was last written to, wall clock. NOT_FOUND: the segment is gone. */
+MUST_USE status segment_modified_ms(struct io_disk *disk, const char *dir, int64_t base_offset,
+                                    int64_t *modified_ms);
+
 /* Removes the files of one segment; OK when they are not there. */
 MUST_USE status segment_remove(struct io_disk *disk, const char *dir, int64_t base_offset);
 

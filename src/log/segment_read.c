@@ -308,3 +308,15 @@ status segment_max_timestamp(struct io_disk *disk, const char *dir, int64_t base
     io_file_close(file);
     return s;
 }
+
+status segment_modified_ms(struct io_disk *disk, const char *dir, int64_t base_offset,
+                           int64_t *modified_ms)
+{
+    char path[SEGMENT_PATH_SIZE];
+    struct io_file *file = NULL;
+    TRY(segment_path(path, dir, base_offset, ".log"));
+    TRY(io_file_open(disk, path, IO_FILE_READ, &file));
+    status s = io_file_modified_ms(file, modified_ms);
+    io_file_close(file);
+    return s;
+}

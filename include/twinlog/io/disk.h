@@ -58,6 +58,9 @@ MUST_USE status io_file_reserve(struct io_file *file, uint64_t position, uint64_
 /* The size in bytes. */
 MUST_USE status io_file_size(struct io_file *file, uint64_t *size);
 
+/* When the content last changed: wall clock, ms since the epoch. */
+MUST_USE status io_file_modified_ms(struct io_file *file, int64_t *modified_ms);
+
 /*
  * Exclusive flock on the file's own descriptor. A process that was killed keeps its locks until the
  * kernel has finished its writes, so a held lock is waited for, 3 s at most. BUSY: another process

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PATH_SIZE = 160 };
@@ -65,6 +66,18 @@ static void opening_says_what_is_there_and_what_is_not(void **state)
                      STATUS_EXISTS);
     assert_int_equal(io_file_open(scene->disk, scene->directory, READ_WRITE, &file).code,
                      STATUS_INVALID);
+}
+
+static void a_file_knows_when_it_was_written_to(void **state)
+{
+    struct scene *scene = *state;
+    struct io_file *file = open_file(scene, READ_WRITE | IO_FILE_CREATE);
+    int64_t modified_ms = 0;
+    assert_int_equal(io_file_write(file, "hello", 5, 0).code, STATUS_OK);
+    int64_t now_ms = (int64_t)time(NULL) * 1000;
+    assert_int_equal(io_file_modified_ms(file, &modified_ms).code, STATUS_OK);
+    assert_true(modified_ms > now_ms - 10000 && modified_ms < now_ms + 10000);
+    io_file_close(file);
 }
 
 static void written_bytes_are_read_back_and_the_end_is_short(void **state)
@@ -249,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE_TEST(opening_says_what_is_there_and_what_is_not),
+        SCENE_TEST(a_file_knows_when_it_was_written_to),
         SCENE_TEST(written_bytes_are_read_back_and_the_end_is_short),
         SCENE_TEST(ranges_are_written_one_behind_the_other),
         SCENE_TEST(reserving_takes_blocks_and_leaves_the_size),

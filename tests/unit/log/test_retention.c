@@ -270,6 +270,29 @@ static void after_a_start_the_files_tell_how_old_they_are(void **state)
     }
 }
 
+static void records_without_timestamps_are_as_old_as_their_files(void **state)
+{
+    struct world *world = retention_world(12, HOUR_MS, -1);
+    for (int i = 0; i < 30; i++) {
+        world->next_timestamp = -1;
+        world_wait_acked(world, world_append(world, 0));
+    }
+    world_settle(world);
+    pass_ms(world, HOUR_MS / 2);
+    look(world);
+    world_crash(world, false);
+    world_open(world);
+    look(world);
+    assert_int_equal(offsets_of(world).log_start, 0);
+    assert_int_equal(world_scan(world, 0, 1000, NULL, NULL), 30);
+    pass_ms(world, HOUR_MS / 2 + 10000);
+    look(world);
+    assert_int_equal(offsets_of(world).log_start, 30);
+    assert_int_equal(log_partition_size(world->topics[0].partition), 0);
+    world_close(world);
+    world_destroy(world);
+}
+
 static void more_segments_than_are_asked_at_once_go_in_one_walk(void **state)
 {
     struct world *world = retention_world(8, HOUR_MS, -1);
@@ -460,6 +483,7 @@ int main(void)
         cmocka_unit_test(without_a_limit_nothing_goes_and_nothing_is_looked_at),
         cmocka_unit_test(timestamps_of_the_future_are_never_too_old),
         cmocka_unit_test(after_a_start_the_files_tell_how_old_they_are),
+        cmocka_unit_test(records_without_timestamps_are_as_old_as_their_files),
         cmocka_unit_test(more_segments_than_are_asked_at_once_go_in_one_walk),
         cmocka_unit_test(what_was_deleted_by_hand_leaves_its_active_segment_to_retention),
         cmocka_unit_test(a_walk_is_in_steps_and_survives_a_removal_of_its_next_partition),
