@@ -19,8 +19,8 @@
 #define LOG_CHUNK_COUNT_DEFAULT     64u
 #define LOG_CHECKPOINT_SHARE        8u /* of the journal */
 #define LOG_CHECKPOINT_IDLE_DEFAULT 2000
-#define LOG_DISK_RESERVE_DEFAULT    (64ull << 20)
-#define LOG_EVICT_SHARE             8u /* of the chunk pool, freed at a time */
+#define LOG_DISK_RESERVE_MARGIN     (64ull << 20) /* above the size of the journals */
+#define LOG_EVICT_SHARE             8u            /* of the chunk pool, freed at a time */
 #define LOG_NS_PER_MS               1000000ll
 
 /* Which entries of a chunk a frame has: what to commit when its LSN commits. */

@@ -87,7 +87,8 @@ struct log_options {
     uint32_t chunk_count;       /* bound of chunk memory; 0: 64 */
     uint64_t checkpoint_size;   /* live journal bytes that start a checkpoint; 0: an eighth */
     int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
-    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: 64 MiB */
+    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: as much as
+                                   the journals, and 64 MiB */
     struct log_events events;
     void *context;
 };

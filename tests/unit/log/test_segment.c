@@ -118,7 +118,14 @@ static void what_was_appended_is_read_from_any_offset(void **state)
         check_read(fixture, offset, 5000, false);
         check_read(fixture, offset, 1u << 20, true);
     }
-    assert_true(status_is_ok(segment_sync(io_disk_real(), fixture->dir, 0)));
+    struct segment_hold hold;
+    assert_true(status_is_ok(segment_hold_open(io_disk_real(), fixture->dir, 0, &hold)));
+    assert_true(status_is_ok(segment_hold_sync(&hold)));
+    segment_hold_close(&hold);
+    segment_hold_close(&hold);
+    assert_int_equal(segment_hold_open(io_disk_real(), fixture->dir, 77, &hold).code,
+                     STATUS_NOT_FOUND);
+    assert_null(hold.files[0]);
 }
 
 static void a_roll_starts_files_named_by_the_offset(void **state)
