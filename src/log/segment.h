@@ -103,7 +103,7 @@ MUST_USE status segment_list(struct io_disk *disk, const char *dir, struct segme
  * up to `size_max` bytes and below `position_max` (the size known to hold committed batches) and
  * with base offsets below `offset_max`. `whole_first`: the first batch comes whole whatever
  * size_max. CRCs are checked. *data is malloc'd, NULL when nothing was found.
- * CORRUPT: a batch is damaged (path and position on the trace).
+ * CORRUPT: the first batch is damaged (path and position on the trace).
  */
 MUST_USE status segment_read(struct io_disk *disk, const char *dir, int64_t base_offset,
                              uint64_t position_max, int64_t offset, int64_t offset_max,

@@ -225,8 +225,16 @@ static void damage_is_reported_and_not_returned(void **state)
     io_file_close(file);
     uint8_t *data = NULL;
     uint32_t got = 0;
+    struct batch_header header;
     status s = segment_read(io_disk_real(), fixture->dir, 0, fixture->tail.size, 0, INT64_MAX,
                             1u << 20, true, &data, &got);
+    assert_true(status_is_ok(s)); /* What is in front of the damage. */
+    assert_int_equal(got, 5 * size);
+    assert_true(status_is_ok(batch_header_read((struct bytes){data + 4 * size, size}, &header)));
+    free(data);
+    s = segment_read(io_disk_real(), fixture->dir, 0, fixture->tail.size,
+                     header.base_offset + header.last_offset_delta + 1, INT64_MAX, 1u << 20, true,
+                     &data, &got);
     assert_int_equal(s.code, STATUS_CORRUPT);
     assert_null(data);
     struct segment_tail longer = fixture->tail;
