@@ -149,6 +149,8 @@ static status shard_open_log(struct shard *shard)
         .checkpoint_idle_ms = config->checkpoint_idle_ms,
         .disk_reserve_size =
             config->disk_reserve_size < 0 ? 0 : (uint64_t)MAX(config->disk_reserve_size, 1),
+        .scrub_interval_ms = config->scrub_interval_ms,
+        .scrub_rate = (uint64_t)config->scrub_rate,
         .events =
             {
                 .on_metadata = shard_on_metadata,

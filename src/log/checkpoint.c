@@ -222,6 +222,12 @@ static status checkpoint_file_write(struct io_disk *disk, const char *path, cons
         result = io_file_sync(file);
     }
     io_file_close(file);
+    if (!status_is_ok(result) && result.code != STATUS_NO_SPACE) {
+        trace_error("log",
+                    "checkpoint %s cannot be written: %s (errno %d); the one beside it holds: look "
+                    "at the device, then restart",
+                    path, status_text(result), result.sys);
+    }
     return result;
 }
 

@@ -11,6 +11,7 @@
 #include "chunk.h"
 #include "journal.h"
 #include "partition.h"
+#include "scrub.h"
 #include "writeback.h"
 
 #define LOG_FRAME_SIZE_DEFAULT      (256u << 10)
@@ -67,6 +68,7 @@ struct log {
     struct list dirty;    /* partitions with committed batches to write */
     uint64_t dirty_bytes; /* of them */
     struct writeback writeback;
+    struct scrub scrub;
     struct checkpoint_header checkpoint; /* the last one synced */
 
     struct io_hook hook;

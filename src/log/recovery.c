@@ -513,6 +513,7 @@ status log_open(const struct log_options *options, struct log **log)
     opened->orphans_due = true;
     log_idle_arm(opened);
     writeback_retry_arm(opened);
+    scrub_start(opened);
     log_kick(opened);
     return OK;
 }

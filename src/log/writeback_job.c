@@ -266,8 +266,7 @@ void writeback_job_work(struct io_job *io_job)
     job->sync_result = job_sync(job);
     if (status_is_ok(job->sync_result)) {
         struct bytes body = {job->body, (uint32_t)job->body_size};
-        job->checkpoint_result = job_tell(checkpoint_write(job->disk, job->dir, &job->header, body),
-                                          "writing a checkpoint", job->dir);
+        job->checkpoint_result = checkpoint_write(job->disk, job->dir, &job->header, body);
     }
 }
 

@@ -89,6 +89,8 @@ struct log_options {
     int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
     uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: as much as
                                    the journals, and 64 MiB */
+    int64_t scrub_interval_ms;  /* from one pass of the scrub to the next; 0: there is none */
+    uint64_t scrub_rate;        /* bytes it reads in a second; 0: there is none */
     struct log_events events;
     void *context;
 };
@@ -324,6 +326,8 @@ struct log_stats {
     uint32_t chunks_in_use, chunk_count;
     uint32_t partition_count;
     uint64_t synced_lsn, committed_lsn, next_lsn;
+    uint64_t scrub_passes, scrub_bytes; /* ended; read */
+    uint64_t scrub_damaged;             /* ranges of files found damaged */
 };
 /* Counters since the open, and how full everything is. */
 void log_stats_get(const struct log *log, struct log_stats *stats);
