@@ -364,6 +364,21 @@ status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t shard,
     return result;
 }
 
+status checkpoint_is_clean(struct io_disk *disk, const char *dir, uint32_t shard, bool *is_clean)
+{
+    struct checkpoint_pair *pair = calloc(1, sizeof(*pair));
+    *is_clean = false;
+    if (pair == NULL) {
+        return STATUS(NO_MEMORY);
+    }
+    status result = checkpoint_pair_load(disk, dir, shard, pair);
+    if (status_is_ok(result) && checkpoint_pair_has_one(pair)) {
+        *is_clean = pair->files[pair->newest].header.clean;
+    }
+    checkpoint_pair_free(pair);
+    return result;
+}
+
 /* ---------------------------------------------------------------- dump */
 
 status checkpoint_dump(struct io_disk *disk, const char *path, FILE *out)

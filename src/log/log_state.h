@@ -21,6 +21,7 @@
 #define LOG_CHECKPOINT_SHARE        8u /* of the journal */
 #define LOG_CHECKPOINT_IDLE_DEFAULT 2000
 #define LOG_DISK_RESERVE_MARGIN     (64ull << 20) /* above the size of the journals */
+#define LOG_SHARD_MAX               64u           /* of a directory */
 #define LOG_EVICT_SHARE             8u            /* of the chunk pool, freed at a time */
 #define LOG_NS_PER_MS               1000000ll
 
@@ -189,6 +190,9 @@ void log_trim_all(struct log *log);
 void log_starts_free(struct log *log);
 
 /* ---------------------------------------------------------------- log_remove.c */
+
+/* Whether a name in the log directory is "<something>-<digits>". */
+bool log_name_is_of_partition(const char *name);
 
 /* Starts the background deletion of directories that belong to no partition. */
 void log_orphans_remove(struct log *log);

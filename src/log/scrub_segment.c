@@ -41,12 +41,15 @@ void scrub_tell(const char *dir, int64_t base_offset, const struct scrub_damage 
         return;
     }
     if (damage->first_offset < damage->end_offset) {
+        char last[32] = "";
+        if (damage->end_offset != INT64_MAX) {
+            snprintf(last, sizeof(last), "%" PRId64, damage->end_offset - 1);
+        }
         trace_error("scrub",
                     "segment is damaged: %s: file=%s position=%" PRIu64 " size=%" PRIu64
-                    " offsets=%" PRId64 "..%" PRId64 "; with the broker stopped, restore the file "
+                    " offsets=%" PRId64 "..%s; with the broker stopped, restore the file "
                     "from a backup or a replica: until then these records cannot be read",
-                    damage->what, path, damage->position, damage->size, damage->first_offset,
-                    damage->end_offset - 1);
+                    damage->what, path, damage->position, damage->size, damage->first_offset, last);
     } else {
         trace_error("scrub",
                     "index is damaged: %s: file=%s position=%" PRIu64

@@ -21,7 +21,7 @@ SMALL = {
 
 
 class FaultyBroker(Broker):
-    """A broker that is started with TWINLOG_FAULT; its trace goes to the test's output on failure."""
+    """A broker that can be started with TWINLOG_FAULT, and whose trace is looked at."""
 
     def start_with(self, fault=None, wait=True):
         """Starts it with these faults; see src/io/fault.h."""

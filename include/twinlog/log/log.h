@@ -335,6 +335,20 @@ void log_stats_get(const struct log *log, struct log_stats *stats);
 /* Asserts the invariants that hold between callbacks. For tests and sim; cost: all partitions. */
 void log_check(const struct log *log);
 
+struct log_scrub_result {
+    uint64_t segments, bytes; /* checked */
+    uint64_t damaged;         /* ranges of files; each is a line on the trace */
+    uint64_t unjudged;        /* newest segments whose ends the next start writes again */
+    bool is_clean;            /* the last broker on it ended cleanly */
+};
+
+/*
+ * `twinlog scrub`: checks every segment and index of a directory that no broker uses. Blocking;
+ * writes nothing.
+ * CORRUPT: damage was found; BUSY: a broker has the directory; NOT_FOUND: not formatted; IO, ...
+ */
+MUST_USE status log_scrub(struct io_disk *disk, const char *dir, struct log_scrub_result *result);
+
 struct log_dump_options {
     bool deep;         /* each record, decompressed */
     bool print_values; /* keys and values too */
