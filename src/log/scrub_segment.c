@@ -12,8 +12,8 @@
 #include "scrub.h"
 #include "segment_files.h"
 
-#define SCRUB_CRC_FROM      21u  /* the CRC covers a batch from here on */
-#define SCRUB_INDEX_ENTRIES 512u /* read at once */
+#define SCRUB_CRC_FROM      21u           /* the CRC covers a batch from here on */
+#define SCRUB_INDEX_ENTRIES ((size_t)512) /* read at once */
 
 struct scrub_walk {
     const struct scrub_segment *segment;

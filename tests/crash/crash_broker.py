@@ -68,7 +68,8 @@ def fresh_broker(settings=None, data=None):
         broker.format()
         yield broker
     except BaseException:
-        print(f"--- the broker's last lines\n{broker.trace()}", file=sys.stderr)
+        if os.path.exists(broker.log):
+            print(f"--- the broker's last lines\n{broker.trace()}", file=sys.stderr)
         raise
     finally:
         if broker.process is not None:

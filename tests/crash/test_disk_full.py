@@ -199,10 +199,10 @@ def test_journal_that_has_no_room(broker, disk):
 
 
 def run(disk):
-    settings = {"twinlog.journal.size": str(JOURNAL_SIZE), "twinlog.disk.reserve.size": "-1",
+    settings = {"twinlog.journal.size": str(JOURNAL_SIZE),
+                "twinlog.disk.reserve.size": str(JOURNAL_SIZE + 8 * MEGABYTE),
                 "twinlog.chunk.memory.size": str(16 * MEGABYTE)}
     with fresh_broker(settings, data=os.path.join(disk, "data")) as broker:
-        broker.configure(twinlog_disk_reserve_size=str(JOURNAL_SIZE + 8 * MEGABYTE))
         broker.start()
         topic, start = test_own_data(broker, disk)
         broker.configure(twinlog_disk_reserve_size=str(4 * MEGABYTE))

@@ -136,7 +136,7 @@ static void indexes_that_disagree_with_their_segment_are_found(void **state)
     for (unsigned i = 0; i < BATCHES; i++) {
         fixture_append(fixture, 40 + i);
     }
-    for (uint64_t at = 0; at < 2 * SEGMENT_INDEX_ENTRY_SIZE; at++) {
+    for (uint64_t at = 0; at < 2ull * SEGMENT_INDEX_ENTRY_SIZE; at++) {
         bit_flip(fixture, ".index", at);
         fixture_check(fixture, &findings);
         if (at % SEGMENT_INDEX_ENTRY_SIZE == 3) {
@@ -161,7 +161,7 @@ static void the_walk_goes_on_behind_a_header_that_makes_no_sense(void **state)
     for (unsigned i = 0; i < BATCHES; i++) {
         fixture_append(fixture, 40);
     }
-    uint32_t size = (uint32_t)(fixture->tail.size / BATCHES);
+    uint64_t size = fixture->tail.size / BATCHES;
     bit_flip(fixture, ".log", 2 * size + 16); /* the magic of one batch */
     bit_flip(fixture, ".log", 9 * size + 70); /* a record of another */
     fixture_check(fixture, &findings);
@@ -184,11 +184,11 @@ static void a_batch_larger_than_a_window_is_summed_whole(void **state)
     fixture_append(fixture, LARGE_SIZE);
     fixture_check(fixture, &findings);
     assert_int_equal(findings.count, 0);
-    bit_flip(fixture, ".log", 2 * SCRUB_WINDOW_SIZE + 77);
+    bit_flip(fixture, ".log", 2ull * SCRUB_WINDOW_SIZE + 77);
     fixture_check(fixture, &findings);
     assert_int_equal(findings.count, 1);
     assert_int_equal(findings.damage[0].first_offset, 2);
-    bit_flip(fixture, ".log", 2 * SCRUB_WINDOW_SIZE + 77);
+    bit_flip(fixture, ".log", 2ull * SCRUB_WINDOW_SIZE + 77);
     fixture->tail.size += 100;
     fixture_check(fixture, &findings);
     assert_int_equal(findings.count, 1);
