@@ -1,5 +1,5 @@
 /*
- * The program: serve, format, dump-log. Exit codes:
+ * The program: serve, format, scrub, dump-log. Exit codes:
  *
  *     0  done, or stopped cleanly by SIGINT or SIGTERM
  *     1  failed; what and the remedy are on stderr
@@ -23,6 +23,8 @@ static const char usage_text[] =
     "      runs the broker until SIGINT or SIGTERM\n"
     "  twinlog format --config FILE [--override KEY=VALUE]... [--cluster-id ID]\n"
     "      prepares log.dirs once, before the first start; without --cluster-id one is made up\n"
+    "  twinlog scrub --config FILE [--override KEY=VALUE]...\n"
+    "      checks all segments of a directory that no broker uses; damage is exit code 1\n"
     "  twinlog dump-log FILE [--deep-iteration] [--print-data-log]\n"
     "      prints a segment, an index, a journal file or a checkpoint\n"
     "  twinlog --version\n"
@@ -266,6 +268,34 @@ static int format(const struct arguments *arguments)
     return EXIT_DONE;
 }
 
+/* ---------------------------------------------------------------- scrub */
+
+static int scrub(const struct arguments *arguments)
+{
+    static struct broker_config config;
+    struct log_scrub_result found;
+    if (arguments->config == NULL || arguments->file != NULL) {
+        return fail_usage("scrub needs --config FILE", NULL);
+    }
+    if (!config_load(&config, arguments)) {
+        return EXIT_FAILED;
+    }
+    status result = log_scrub(io_disk_real(), config.log_dir, &found);
+    if (!status_is_ok(result) && result.code != STATUS_CORRUPT) {
+        trace_error("scrub", "%s was not checked: %s", config.log_dir, status_text(result));
+        return EXIT_FAILED;
+    }
+    printf("%s: %llu segments, %llu bytes, %llu damaged ranges\n", config.log_dir,
+           (unsigned long long)found.segments, (unsigned long long)found.bytes,
+           (unsigned long long)found.damaged);
+    if (found.unjudged > 0) {
+        printf("the last broker did not end cleanly: the ends of %llu segments are incomplete, and "
+               "the next start writes them again\n",
+               (unsigned long long)found.unjudged);
+    }
+    return status_is_ok(result) ? EXIT_DONE : EXIT_FAILED;
+}
+
 /* ---------------------------------------------------------------- dump-log */
 
 static int dump_log(const struct arguments *arguments)
@@ -291,7 +321,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct arguments *arguments);
-    } commands[] = {{"serve", serve}, {"format", format}, {"dump-log", dump_log}};
+    } commands[] = {{"serve", serve}, {"format", format}, {"scrub", scrub}, {"dump-log", dump_log}};
     if (argc < 2) {
         return fail_usage("no command", NULL);
     }

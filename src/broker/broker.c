@@ -83,6 +83,7 @@ static void shard_on_disk_full(void *context, bool full)
         trace_warn("broker",
                    "the disk of %s is nearly full: produce is refused until there is room",
                    shard->config->log_dir);
+        shard_resume_room_waits(shard); /* Those who wait for the journal are refused as well. */
     } else {
         trace_info("broker", "the disk of %s has room again", shard->config->log_dir);
     }
@@ -146,7 +147,10 @@ static status shard_open_log(struct shard *shard)
         .chunk_size = (uint32_t)config->chunk_size,
         .chunk_count = (uint32_t)(config->chunk_memory_size / config->chunk_size),
         .checkpoint_idle_ms = config->checkpoint_idle_ms,
-        .disk_reserve_size = (uint64_t)config->disk_reserve_size,
+        .disk_reserve_size =
+            config->disk_reserve_size < 0 ? 0 : (uint64_t)MAX(config->disk_reserve_size, 1),
+        .scrub_interval_ms = config->scrub_interval_ms,
+        .scrub_rate = (uint64_t)config->scrub_rate,
         .retention_check_ms = config->retention_check_ms,
         .events =
             {

@@ -117,8 +117,12 @@ static const struct config_key config_keys[] = {
          "memory of all chunks"),
     LONG("twinlog.checkpoint.idle.ms", "2000", 10, INT32_MAX, checkpoint_idle_ms,
          "a quiet log is checkpointed after this time"),
-    LONG("twinlog.disk.reserve.size", "67108864", 0, INT64_MAX, disk_reserve_size,
-         "free bytes below which produce is refused"),
+    LONG("twinlog.disk.reserve.size", "-1", -1, INT64_MAX, disk_reserve_size,
+         "free bytes below which produce is refused; -1: as much as the journal, and 64 MiB"),
+    LONG("twinlog.scrub.interval.ms", "604800000", 0, INT64_MAX / 1000000000, scrub_interval_ms,
+         "from one check of all segments to the next; 0: never"),
+    LONG("twinlog.scrub.bytes.per.second", "10485760", 0, INT64_MAX / 1000000000, scrub_rate,
+         "how fast segments are read for it; 0: never"),
 };
 /* clang-format on */
 

@@ -16,6 +16,7 @@ enum kafka_error error_of_status(status result)
     case STATUS_TOO_LARGE:
         return KAFKA_RECORD_LIST_TOO_LARGE;
     case STATUS_CORRUPT:
+        return KAFKA_CORRUPT_MESSAGE; /* Consumers tell their callers of it and retry the others. */
     case STATUS_IO:
     case STATUS_NO_SPACE:
     case STATUS_READ_ONLY:

@@ -24,13 +24,18 @@ static status disk_status(int result)
 }
 
 /* A helper thread may simply wait here; the loop's own delays are timers. */
-static status disk_fault(enum fault_point point)
+static struct fault disk_fault_next(enum fault_point point, const char *path)
 {
-    struct fault fault = fault_next(point);
+    struct fault fault = fault_next(point, path);
     if (fault.delay_ns > 0) {
         usleep((useconds_t)(fault.delay_ns / 1000));
     }
-    return status_from_errno(fault.error);
+    return fault;
+}
+
+static status disk_fault(enum fault_point point, const char *path)
+{
+    return status_from_errno(disk_fault_next(point, path).error);
 }
 
 /* ---------------------------------------------------------------- files */
@@ -70,6 +75,7 @@ static status disk_file_open(struct io_disk *disk, const char *path, unsigned fl
     made->base.disk = disk;
     made->fd = fd;
     made->direct = direct;
+    made->path = fault_path_keep(path);
     *file = &made->base;
     return OK;
 }
@@ -78,6 +84,7 @@ static void disk_file_close(struct io_file *file)
 {
     struct disk_file *real = disk_file_of(file);
     close(real->fd);
+    free(real->path);
     free(real);
 }
 
@@ -86,6 +93,7 @@ static status disk_file_read(struct io_file *file, void *buffer, size_t size, ui
 {
     struct disk_file *real = disk_file_of(file);
     size_t done = 0;
+    TRY(disk_fault(FAULT_DISK_READ, real->path));
     while (done < size) {
         ssize_t result =
             pread(real->fd, (uint8_t *)buffer + done, size - done, (off_t)(position + done));
@@ -118,11 +126,9 @@ static void disk_ranges_advance(struct iovec **ranges, uint32_t *range_count, si
     }
 }
 
-static status disk_file_writev(struct io_file *file, struct iovec *ranges, uint32_t range_count,
-                               uint64_t position)
+static status disk_ranges_write(const struct disk_file *real, struct iovec *ranges,
+                                uint32_t range_count, uint64_t position)
 {
-    struct disk_file *real = disk_file_of(file);
-    TRY(disk_fault(FAULT_DISK_WRITE));
     disk_ranges_advance(&ranges, &range_count, 0);
     while (range_count > 0) {
         ssize_t result =
@@ -139,6 +145,33 @@ static status disk_file_writev(struct io_file *file, struct iovec *ranges, uint3
     return OK;
 }
 
+/* Leaves the first half of what the ranges hold together. */
+static void disk_ranges_halve(struct iovec *ranges, uint32_t range_count)
+{
+    size_t left = 0;
+    for (uint32_t i = 0; i < range_count; i++) {
+        left += ranges[i].iov_len;
+    }
+    left /= 2;
+    for (uint32_t i = 0; i < range_count; i++) {
+        ranges[i].iov_len = MIN(ranges[i].iov_len, left);
+        left -= ranges[i].iov_len;
+    }
+}
+
+static status disk_file_writev(struct io_file *file, struct iovec *ranges, uint32_t range_count,
+                               uint64_t position)
+{
+    struct disk_file *real = disk_file_of(file);
+    struct fault fault = disk_fault_next(FAULT_DISK_WRITE, real->path);
+    if (fault.is_short) {
+        disk_ranges_halve(ranges, range_count);
+        TRY(disk_ranges_write(real, ranges, range_count, position));
+    }
+    TRY(status_from_errno(fault.error));
+    return disk_ranges_write(real, ranges, range_count, position);
+}
+
 static status disk_file_write(struct io_file *file, const void *buffer, size_t size,
                               uint64_t position)
 {
@@ -148,7 +181,7 @@ static status disk_file_write(struct io_file *file, const void *buffer, size_t s
 
 static status disk_file_sync(struct io_file *file)
 {
-    TRY(disk_fault(FAULT_DISK_SYNC));
+    TRY(disk_fault(FAULT_DISK_SYNC, disk_file_of(file)->path));
     return disk_status(fdatasync(disk_file_of(file)->fd));
 }
 
@@ -159,7 +192,7 @@ static status disk_file_truncate(struct io_file *file, uint64_t size)
 
 static status disk_file_reserve(struct io_file *file, uint64_t position, uint64_t size)
 {
-    TRY(disk_fault(FAULT_DISK_RESERVE));
+    TRY(disk_fault(FAULT_DISK_RESERVE, disk_file_of(file)->path));
     int result;
     do {
         result =
@@ -204,7 +237,7 @@ static status disk_dir_create(struct io_disk *disk, const char *path)
 
 static status disk_dir_sync(struct io_disk *disk, const char *path)
 {
-    TRY(disk_fault(FAULT_DISK_SYNC));
+    TRY(disk_fault(FAULT_DISK_SYNC, path));
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return status_from_errno(errno);
@@ -254,7 +287,7 @@ static status disk_path_remove(struct io_disk *disk, const char *path)
 
 static status disk_sync(struct io_file *file)
 {
-    TRY(disk_fault(FAULT_DISK_SYNC));
+    TRY(disk_fault(FAULT_DISK_SYNC, disk_file_of(file)->path));
     return disk_status(syncfs(disk_file_of(file)->fd));
 }
 

@@ -10,6 +10,7 @@ struct disk_file {
     struct io_file base;
     int fd;
     bool direct; /* opened with IO_FILE_DIRECT */
+    char *path;  /* for injected faults, in builds that have them */
 };
 
 /* The disk_file behind an io_file of io_disk_real(). */

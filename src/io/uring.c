@@ -277,10 +277,20 @@ static status uring_run(struct io *io)
 
 /* ---------------------------------------------------------------- create and destroy */
 
+/* Closing a listener tells nobody when it is done, so nobody can have waited for it. */
+static void uring_listeners_finish(struct uring *uring)
+{
+    while (uring->enabled && uring->listeners_closing > 0 &&
+           status_is_ok(uring_submit_and_wait(uring))) {
+        uring_turn(uring);
+    }
+}
+
 static void uring_destroy(struct io *io)
 {
     struct uring *uring = uring_of(io);
     ASSERT(!uring->in_turn);
+    uring_listeners_finish(uring);
     ASSERT(uring->in_flight == 0);
     ASSERT(uring->stream_count == 0);
     ASSERT(uring->listener_count == 0);

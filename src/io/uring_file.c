@@ -154,12 +154,15 @@ static void uring_op_delay(struct uring *uring, struct io_op *op, const struct i
 /* ---------------------------------------------------------------- submission */
 
 static void uring_op_start(struct uring *uring, struct io_op *op, const struct io_uring_sqe *sqe,
-                           enum fault_point point)
+                           struct fault fault)
 {
-    struct fault fault = fault_next(point);
     uring->in_flight++;
     if (fault.delay_ns > 0) {
         uring_op_delay(uring, op, sqe, fault);
+    } else if (fault.is_short && sqe->len / 2 >= DISK_DIRECT_ALIGNMENT) {
+        struct io_uring_sqe *half = uring_sqe(uring);
+        *half = *sqe;
+        half->len = ALIGN_DOWN(sqe->len / 2, (uint32_t)DISK_DIRECT_ALIGNMENT);
     } else if (fault.error != 0) {
         uring_op_fail(uring, op, fault.error);
     } else {
@@ -198,7 +201,7 @@ void uring_submit_write(struct io *io, struct io_op *op, struct io_file *file, c
     sqe.rw_flags = sync ? RWF_DSYNC : 0;
     uring_sqe_own(&sqe, &write->entry);
     uring->base.stats.writes++;
-    uring_op_start(uring, op, &sqe, FAULT_WRITE);
+    uring_op_start(uring, op, &sqe, fault_next(FAULT_WRITE, disk_file_of(file)->path));
 }
 
 void uring_submit_read(struct io *io, struct io_op *op, struct io_file *file, void *buffer,
@@ -209,7 +212,7 @@ void uring_submit_read(struct io *io, struct io_op *op, struct io_file *file, vo
     read->entry.complete = uring_on_read;
     io_uring_prep_read(&sqe, read->fd, buffer, size, position);
     uring_sqe_own(&sqe, &read->entry);
-    uring_op_start(uring_of(io), op, &sqe, FAULT_READ);
+    uring_op_start(uring_of(io), op, &sqe, fault_next(FAULT_READ, disk_file_of(file)->path));
 }
 
 void uring_submit_sync(struct io *io, struct io_op *op, struct io_file *file)
@@ -219,5 +222,5 @@ void uring_submit_sync(struct io *io, struct io_op *op, struct io_file *file)
     sync->entry.complete = uring_on_sync;
     io_uring_prep_fsync(&sqe, sync->fd, IORING_FSYNC_DATASYNC);
     uring_sqe_own(&sqe, &sync->entry);
-    uring_op_start(uring_of(io), op, &sqe, FAULT_SYNC);
+    uring_op_start(uring_of(io), op, &sqe, fault_next(FAULT_SYNC, disk_file_of(file)->path));
 }

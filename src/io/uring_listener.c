@@ -101,6 +101,8 @@ static void listener_on_accept(struct uring *uring, struct uring_entry *entry, i
     }
     listener->armed = false;
     if (listener->closing) {
+        ASSERT(uring->listeners_closing > 0);
+        uring->listeners_closing--;
         listener_free(listener);
     } else if (result < 0 && listener_is_out_of_resources(listener, -result)) {
         io_timer_start(&uring->base, &listener->retry, LISTENER_PAUSE_NS, listener_on_retry);
@@ -189,6 +191,7 @@ void uring_listener_close(struct io_listener *base)
     ASSERT(!listener->closing);
     listener->closing = true;
     if (listener->armed) {
+        uring_of(base->io)->listeners_closing++;
         (void)shutdown(listener->fd, SHUT_RDWR);
     } else {
         listener_free(listener);

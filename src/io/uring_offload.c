@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "twinlog/core/trace.h"
 #include "uring.h"
@@ -37,10 +40,21 @@ static struct io_job *offload_wait_for_job(struct uring_lane *lane)
     return node == NULL ? NULL : CONTAINER_OF(node, struct io_job, link);
 }
 
+/* Where the host forbids it, background work only has fewer manners. */
+static void offload_yield_to_others(void)
+{
+    enum { WHO_PROCESS = 1, CLASS_IDLE = 3 << 13, NICE_MAX = 19 }; /* of linux/ioprio.h */
+    (void)setpriority(PRIO_PROCESS, 0, NICE_MAX);
+    (void)syscall(SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE);
+}
+
 static void *offload_thread(void *context)
 {
     struct uring_lane *lane = context;
     struct io_job *job;
+    if (lane == &lane->uring->lanes[IO_LANE_BACKGROUND]) {
+        offload_yield_to_others();
+    }
     while ((job = offload_wait_for_job(lane)) != NULL) {
         offload_run_job(lane->uring, job);
     }

@@ -41,6 +41,7 @@
 #define CHECKPOINT_HEADER_SIZE     2048u
 #define CHECKPOINT_PATH_SIZE       4096u
 #define CHECKPOINT_CLEAN           1u
+#define CHECKPOINT_SPACE_STEP      (32u << 10)
 #define CHECKPOINT_GENERATION_SIZE 24u
 
 enum checkpoint_field {
@@ -197,6 +198,15 @@ static status checkpoint_file_load(struct io_disk *disk, const char *path,
     return result;
 }
 
+/* So that the next ones can be larger even on a full disk. Where it cannot be, the write tells. */
+static void checkpoint_space_reserve(struct io_file *file, uint64_t size)
+{
+    uint64_t ample = ALIGN_UP(size, (uint64_t)CHECKPOINT_SPACE_STEP) + CHECKPOINT_SPACE_STEP;
+    if (!status_is_ok(io_file_reserve(file, 0, ample))) {
+        trace_debug("log", "no space ahead for a checkpoint of %" PRIu64 " bytes", size);
+    }
+}
+
 static status checkpoint_file_write(struct io_disk *disk, const char *path, const uint8_t *head,
                                     struct bytes body)
 {
@@ -206,11 +216,18 @@ static status checkpoint_file_write(struct io_disk *disk, const char *path, cons
         {.iov_base = (void *)(uintptr_t)head, .iov_len = CHECKPOINT_HEADER_SIZE},
         {.iov_base = (void *)(uintptr_t)body.data, .iov_len = body.size},
     };
+    checkpoint_space_reserve(file, (uint64_t)CHECKPOINT_HEADER_SIZE + body.size);
     status result = io_file_writev(file, ranges, body.size == 0 ? 1 : 2, 0);
     if (status_is_ok(result)) {
         result = io_file_sync(file);
     }
     io_file_close(file);
+    if (!status_is_ok(result) && result.code != STATUS_NO_SPACE) {
+        trace_error("log",
+                    "checkpoint %s cannot be written: %s (errno %d); the one beside it holds: look "
+                    "at the device, then restart",
+                    path, status_text(result), result.sys);
+    }
     return result;
 }
 
@@ -342,6 +359,21 @@ status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t shard,
         memmove(file->data, file->data + CHECKPOINT_HEADER_SIZE, *body_size);
         *body = file->data;
         file->data = NULL;
+    }
+    checkpoint_pair_free(pair);
+    return result;
+}
+
+status checkpoint_is_clean(struct io_disk *disk, const char *dir, uint32_t shard, bool *is_clean)
+{
+    struct checkpoint_pair *pair = calloc(1, sizeof(*pair));
+    *is_clean = false;
+    if (pair == NULL) {
+        return STATUS(NO_MEMORY);
+    }
+    status result = checkpoint_pair_load(disk, dir, shard, pair);
+    if (status_is_ok(result) && checkpoint_pair_has_one(pair)) {
+        *is_clean = pair->files[pair->newest].header.clean;
     }
     checkpoint_pair_free(pair);
     return result;

@@ -43,6 +43,13 @@ MUST_USE status checkpoint_read(struct io_disk *disk, const char *dir, uint32_t 
                                 const struct uuid *directory_id, struct checkpoint_header *header,
                                 uint8_t **body, size_t *body_size);
 
+/*
+ * Whether the newest valid one was written by a clean shutdown; writes nothing. Also false when
+ * there is none. IO, NO_MEMORY.
+ */
+MUST_USE status checkpoint_is_clean(struct io_disk *disk, const char *dir, uint32_t shard,
+                                    bool *is_clean);
+
 /* Prints a checkpoint file for dump-log. */
 MUST_USE status checkpoint_dump(struct io_disk *disk, const char *path, FILE *out);
 

@@ -332,6 +332,7 @@ void log_close(struct log *log, void (*done)(void *context, status result), void
 {
     ASSERT(!log->closing);
     log->closing = true;
+    scrub_stop(log);
     log->close_done = done;
     log->close_context = context;
     log_kick(log);
@@ -360,11 +361,13 @@ void log_destroy(struct log *log, bool crashed)
         io_timer_stop(log->io, &log->idle);
         io_timer_stop(log->io, &log->retention.timer);
         io_timer_stop(log->io, &log->writeback.retry);
+        scrub_stop(log);
     }
     if (log->journal != NULL) {
         journal_destroy(log->journal, crashed);
     }
     writeback_free(log);
+    scrub_free(log);
     log_reads_free(log);
     log_removals_free(log);
     log_starts_free(log);
@@ -401,6 +404,9 @@ void log_stats_get(const struct log *log, struct log_stats *stats)
         .synced_lsn = log->synced_lsn,
         .committed_lsn = log->committed_lsn,
         .next_lsn = journal_next_lsn(log->journal),
+        .scrub_passes = log->scrub.passes,
+        .scrub_bytes = log->scrub.bytes,
+        .scrub_damaged = log->scrub.damaged,
     };
     journal_counts(log->journal, &stats->frames, &stats->frame_bytes, &stats->syncs);
 }

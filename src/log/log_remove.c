@@ -152,8 +152,7 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* "<something>-<digits>". */
-static bool name_is_of_partition(const char *name)
+bool log_name_is_of_partition(const char *name)
 {
     const char *dash = strrchr(name, '-');
     if (dash == NULL || dash == name || dash[1] == '\0') {
@@ -180,7 +179,7 @@ static status orphan_judge(void *context, const char *name)
     bool is_known =
         bsearch(&name, removal->known, removal->known_count, sizeof(name), name_compare) != NULL;
     if (is_known ||
-        !(name_is_marked(name) || (name_is_of_partition(name) && !removal->others_keep))) {
+        !(name_is_marked(name) || (log_name_is_of_partition(name) && !removal->others_keep))) {
         return OK;
     }
     char **grown = realloc(removal->found, (removal->found_count + 1) * sizeof(*grown));

@@ -11,6 +11,7 @@
 #include "chunk.h"
 #include "journal.h"
 #include "partition.h"
+#include "scrub.h"
 #include "writeback.h"
 
 #define LOG_FRAME_SIZE_DEFAULT      (256u << 10)
@@ -19,7 +20,8 @@
 #define LOG_CHUNK_COUNT_DEFAULT     64u
 #define LOG_CHECKPOINT_SHARE        8u /* of the journal */
 #define LOG_CHECKPOINT_IDLE_DEFAULT 2000
-#define LOG_DISK_RESERVE_DEFAULT    (64ull << 20)
+#define LOG_DISK_RESERVE_MARGIN     (64ull << 20) /* above the size of the journals */
+#define LOG_SHARD_MAX               64u           /* of a directory */
 #define LOG_RETENTION_CHECK_DEFAULT 300000
 #define LOG_EVICT_SHARE             8u /* of the chunk pool, freed at a time */
 #define LOG_NS_PER_MS               1000000ll
@@ -76,6 +78,7 @@ struct log {
     struct list dirty;    /* partitions with committed batches to write */
     uint64_t dirty_bytes; /* of them */
     struct writeback writeback;
+    struct scrub scrub;
     struct checkpoint_header checkpoint; /* the last one synced */
 
     struct io_hook hook;
@@ -216,6 +219,9 @@ void retention_start(struct log *log);
 void retention_forget(struct log *log, const struct partition *partition);
 
 /* ---------------------------------------------------------------- log_remove.c */
+
+/* Whether a name in the log directory is "<something>-<digits>". */
+bool log_name_is_of_partition(const char *name);
 
 /* Starts the background deletion of directories that belong to no partition. */
 void log_orphans_remove(struct log *log);

@@ -112,6 +112,8 @@ struct partition {
     bool needs_cut;          /* files may hold bytes beyond segment_tail: cut before writing */
     bool is_lost; /* replay found its files gone: it must be deleted before replay ends */
 
+    uint64_t scrub_pass; /* the last pass of the scrub that is through with it */
+
     struct list_node dirty_link;    /* in log->dirty: has committed batches to write */
     struct list_node removed_link;  /* in log->removed */
     struct writeback_item *writing; /* its part of the job in flight */

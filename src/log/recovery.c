@@ -21,6 +21,7 @@
 struct replay_context {
     struct log *log;
     struct chunk *chunk; /* frames are copied to */
+    bool is_in_memory;   /* the disk is full: nothing is written back before the end */
 };
 
 /* ---------------------------------------------------------------- prepare */
@@ -48,7 +49,8 @@ static void options_default(struct log *log)
         options->checkpoint_idle_ms = LOG_CHECKPOINT_IDLE_DEFAULT;
     }
     if (options->disk_reserve_size == 0) {
-        options->disk_reserve_size = LOG_DISK_RESERVE_DEFAULT;
+        options->disk_reserve_size =
+            log->directory.journal_size * log->directory.shard_count + LOG_DISK_RESERVE_MARGIN;
     }
     if (options->retention_check_ms == 0) {
         options->retention_check_ms = LOG_RETENTION_CHECK_DEFAULT;
@@ -232,9 +234,32 @@ static status replay_corrupt(const struct log *log, const struct journal_frame *
 }
 
 /*
- * Makes room for a frame's bytes in one chunk. When half the pool is in use what is committed goes
- * to segment files here and now, so that replay needs no more memory than running does.
+ * When half the pool is in use what is committed goes to segment files here and now, so that replay
+ * needs no more memory than running does. On a full disk it needs as much as the journal is large:
+ * the log then comes up, answers readers, and writes back when somebody has made room.
  */
+static status replay_write_back(struct replay_context *replay, uint32_t size)
+{
+    struct log *log = replay->log;
+    struct chunk_pool *pool = &log->pool;
+    if (!replay->is_in_memory) {
+        status s = writeback_now(log, false);
+        log_evict(log, 0);
+        if (s.code != STATUS_NO_SPACE) {
+            return s;
+        }
+        trace_warn("log",
+                   "the disk of %s has no room for what the journal holds: it stays in memory, and "
+                   "produce is refused until some space is free",
+                   log->options.dir);
+        replay->is_in_memory = true;
+    }
+    uint32_t more = MAX(log->options.chunk_count, size / pool->chunk_size + 1);
+    pool->count_max = MAX(pool->count_max, pool->in_use + more);
+    return OK;
+}
+
+/* Makes room for a frame's bytes in one chunk. */
 static status replay_reserve(struct replay_context *replay, uint32_t size)
 {
     struct log *log = replay->log;
@@ -246,8 +271,7 @@ static status replay_reserve(struct replay_context *replay, uint32_t size)
         replay->chunk = NULL;
     }
     if (2 * log->pool.in_use >= log->pool.count_max) {
-        TRY(writeback_now(log, false));
-        log_evict(log, 0);
+        TRY(replay_write_back(replay, size));
     }
     replay->chunk = chunk_take(&log->pool, size);
     return replay->chunk != NULL ? OK : STATUS(NO_MEMORY);
@@ -405,10 +429,9 @@ static status generation_write(struct log *log, struct bytes body)
     return epoch_append(log);
 }
 
-/* What was replayed goes to segment files first, and the generation begins on a new start. */
+/* Behind a checkpoint of everything that was replayed: the generation begins on a new start. */
 static status generation_begin_afresh(struct log *log)
 {
-    TRY(writeback_now(log, true));
     if (!journal_start_extend(log->journal, &log->checkpoint.start)) {
         return STATUS(TOO_MANY);
     }
@@ -424,16 +447,24 @@ static status generation_begin_afresh(struct log *log)
 
 /*
  * The generation is synced in the checkpoint before the first frame of it is written (I1). Every
- * start takes a new epoch (I10). A start that is far behind would leave little room in the ring.
+ * start takes a new epoch (I10). A start that is far behind would leave little room in the ring,
+ * but on a full disk there is no other, and no client appends.
  */
 static status generation_begin(struct log *log, struct bytes body)
 {
     log->epoch++;
-    if (journal_live_size(log->journal) >= log->options.checkpoint_size ||
-        !journal_start_extend(log->journal, &log->checkpoint.start)) {
-        return generation_begin_afresh(log);
+    if (journal_live_size(log->journal) >= log->options.checkpoint_size) {
+        status s = writeback_now(log, true);
+        if (s.code != STATUS_NO_SPACE) {
+            TRY(s);
+            return generation_begin_afresh(log);
+        }
     }
-    return generation_write(log, body);
+    if (journal_start_extend(log->journal, &log->checkpoint.start)) {
+        return generation_write(log, body);
+    }
+    TRY(writeback_now(log, true));
+    return generation_begin_afresh(log);
 }
 
 /* ---------------------------------------------------------------- open */
@@ -454,6 +485,12 @@ static status log_recover(struct log *log)
         s = generation_begin(log, (struct bytes){body, (uint32_t)body_size});
     }
     free(body);
+    if (s.code == STATUS_NO_SPACE) {
+        trace_error("log",
+                    "the disk of %s is so full that not even a checkpoint can be written (%zu "
+                    "bytes): free some space, then start again; nothing is lost",
+                    log->options.dir, body_size);
+    }
     return s;
 }
 
@@ -472,6 +509,7 @@ status log_open(const struct log_options *options, struct log **log)
         return s;
     }
     log_recovered_free(opened);
+    writeback_look_at_space(opened);
     opened->opening = false;
     opened->hooked = true;
     io_hook_add(opened->io, &opened->hook);
@@ -481,6 +519,7 @@ status log_open(const struct log_options *options, struct log **log)
     log_idle_arm(opened);
     retention_start(opened);
     writeback_retry_arm(opened);
+    scrub_start(opened);
     log_kick(opened);
     return OK;
 }

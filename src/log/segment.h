@@ -67,8 +67,23 @@ struct segment_write {
  */
 MUST_USE status segment_append(struct io_disk *disk, struct segment_write *write);
 
-/* fdatasyncs .log, .index and .timeindex of one segment. */
-MUST_USE status segment_sync(struct io_disk *disk, const char *dir, int64_t base_offset);
+/*
+ * The files of one segment, open from before a write until the sync of it: the kernel tells of a
+ * write-out that failed only while the inode is in memory, and an open file keeps it there.
+ */
+struct segment_hold {
+    struct io_file *files[3]; /* .log, .index, .timeindex */
+};
+
+/* Opens all of them, or none. NOT_FOUND: one of them is not there. */
+MUST_USE status segment_hold_open(struct io_disk *disk, const char *dir, int64_t base_offset,
+                                  struct segment_hold *hold);
+
+/* fdatasyncs them. */
+MUST_USE status segment_hold_sync(const struct segment_hold *hold);
+
+/* Closes what is open; it may be closed already. */
+void segment_hold_close(struct segment_hold *hold);
 
 /*
  * Recovery: cuts the active segment to `tail.size` bytes and its indexes to what lies below,
@@ -90,7 +105,7 @@ MUST_USE status segment_list(struct io_disk *disk, const char *dir, struct segme
  * up to `size_max` bytes and below `position_max` (the size known to hold committed batches) and
  * with base offsets below `offset_max`. `whole_first`: the first batch comes whole whatever
  * size_max. CRCs are checked. *data is malloc'd, NULL when nothing was found.
- * CORRUPT: a batch is damaged (path and position on the trace).
+ * CORRUPT: the first batch is damaged (path and position on the trace).
  */
 MUST_USE status segment_read(struct io_disk *disk, const char *dir, int64_t base_offset,
                              uint64_t position_max, int64_t offset, int64_t offset_max,

@@ -320,17 +320,40 @@ status segment_append(struct io_disk *disk, struct segment_write *write)
     return s;
 }
 
-status segment_sync(struct io_disk *disk, const char *dir, int64_t base_offset)
+status segment_hold_open(struct io_disk *disk, const char *dir, int64_t base_offset,
+                         struct segment_hold *hold)
 {
     static const char *const suffixes[] = {".log", ".index", ".timeindex"};
+    _Static_assert(COUNT_OF(suffixes) == COUNT_OF(hold->files), "one file for each");
+    *hold = (struct segment_hold){0};
     for (unsigned i = 0; i < COUNT_OF(suffixes); i++) {
         char path[SEGMENT_PATH_SIZE];
-        TRY(segment_path(path, dir, base_offset, suffixes[i]));
-        struct io_file *file = NULL;
-        TRY(io_file_open(disk, path, IO_FILE_WRITE, &file));
-        status s = io_file_sync(file);
-        io_file_close(file);
-        TRY(s);
+        status s = segment_path(path, dir, base_offset, suffixes[i]);
+        if (status_is_ok(s)) {
+            s = io_file_open(disk, path, IO_FILE_WRITE, &hold->files[i]);
+        }
+        if (!status_is_ok(s)) {
+            segment_hold_close(hold);
+            return s;
+        }
     }
     return OK;
+}
+
+status segment_hold_sync(const struct segment_hold *hold)
+{
+    for (unsigned i = 0; i < COUNT_OF(hold->files); i++) {
+        TRY(io_file_sync(hold->files[i]));
+    }
+    return OK;
+}
+
+void segment_hold_close(struct segment_hold *hold)
+{
+    for (unsigned i = 0; i < COUNT_OF(hold->files); i++) {
+        if (hold->files[i] != NULL) {
+            io_file_close(hold->files[i]);
+            hold->files[i] = NULL;
+        }
+    }
 }

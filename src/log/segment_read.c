@@ -98,7 +98,10 @@ static status batch_find(struct segment_cursor *cursor, uint64_t *position, int6
     }
 }
 
-/* Checks what was read batch by batch and tells how much of it is whole and below offset_max. */
+/*
+ * Checks what was read batch by batch and tells how much of it is whole and below offset_max. What
+ * lies in front of damage is given; the read that begins with the damage is the one that fails.
+ */
 static status batches_check(const struct segment_cursor *cursor, uint64_t position,
                             const uint8_t *data, uint32_t size, int64_t offset_max,
                             uint32_t *good_size)
@@ -110,14 +113,17 @@ static status batches_check(const struct segment_cursor *cursor, uint64_t positi
         if (s.code == STATUS_TRUNCATED) {
             break;
         }
-        if (!status_is_ok(s)) {
-            return segment_corrupt(cursor->path, position + at, "no record batch starts here");
-        }
-        if (header.base_offset >= offset_max) {
+        bool is_batch = status_is_ok(s);
+        if (is_batch && header.base_offset >= offset_max) {
             break;
         }
-        if (!batch_crc_is_valid(data + at, &header)) {
-            return segment_corrupt(cursor->path, position + at, "a batch fails its CRC");
+        if (!is_batch || !batch_crc_is_valid(data + at, &header)) {
+            if (at > 0) {
+                break;
+            }
+            return segment_corrupt(cursor->path, position,
+                                   is_batch ? "a batch fails its CRC"
+                                            : "no record batch starts here");
         }
         at += header.size;
     }

@@ -19,6 +19,9 @@ void writeback_free(struct log *log)
     if (log->writeback.state != WRITEBACK_IDLE) {
         writeback_job_free(&log->writeback.job);
     }
+    for (uint32_t i = 0; i < log->writeback.sync.count; i++) {
+        segment_hold_close(&log->writeback.sync.entries[i].hold);
+    }
 }
 
 void writeback_want_checkpoint(struct log *log)
@@ -33,6 +36,8 @@ void writeback_forget(struct log *log, struct partition *partition)
     for (uint32_t i = 0; i < set->count; i++) {
         if (set->entries[i].partition != partition) {
             set->entries[kept++] = set->entries[i];
+        } else {
+            segment_hold_close(&set->entries[i].hold);
         }
     }
     set->count = kept;
@@ -73,23 +78,48 @@ static bool status_is_passing(status s)
     return s.code == STATUS_NO_SPACE || s.code == STATUS_NO_MEMORY;
 }
 
-static void writeback_on_space(struct log *log, const struct writeback_job *job, status result)
+/*
+ * Clients may append while the reserve is free: everything that the journal can hold then finds its
+ * place in segment files, in this life or in the next one's replay, and what operators do to make
+ * room, and the records of the broker itself, dip into it.
+ */
+static void writeback_on_space(struct log *log, status space_result, uint64_t free_size,
+                               status result)
 {
-    bool full = result.code == STATUS_NO_SPACE || (status_is_ok(job->space_result) &&
-                                                   job->free_size < log->options.disk_reserve_size);
+    bool full = result.code == STATUS_NO_SPACE ||
+                (status_is_ok(space_result) && free_size < log->options.disk_reserve_size);
     if (full != log->disk_full) {
         log->disk_full = full;
         if (full) {
             trace_warn("log",
                        "the disk of %s is nearly full (%llu bytes free, reserve %llu): "
                        "free some space, service resumes by itself",
-                       log->options.dir, (unsigned long long)job->free_size,
+                       log->options.dir, (unsigned long long)free_size,
                        (unsigned long long)log->options.disk_reserve_size);
         } else {
             trace_info("log", "the disk of %s has space again", log->options.dir);
         }
     }
 }
+
+void writeback_look_at_space(struct log *log)
+{
+    uint64_t free_size = 0;
+    uint64_t total_size = 0;
+    status s = io_disk_space(io_disk(log->io), log->options.dir, &free_size, &total_size);
+    writeback_on_space(log, s, free_size, log->writeback.blocked ? STATUS(NO_SPACE) : OK);
+}
+
+/* A start on a full disk may have kept more in memory than is allowed: back to the bound. */
+static void writeback_pool_shrink(struct log *log)
+{
+    if (log->pool.count_max > log->options.chunk_count) {
+        log_evict(log, 0);
+        log->pool.count_max = MAX(log->options.chunk_count, log->pool.in_use);
+        chunk_pool_trim(&log->pool);
+    }
+}
+
 static void writeback_on_checkpoint(struct log *log, const struct writeback_job *job)
 {
     struct writeback *writeback = &log->writeback;
@@ -133,8 +163,11 @@ static status writeback_judge(struct log *log, const struct writeback_job *job)
     status s = !status_is_ok(job->write_result) ? job->write_result
                : sync_failed                    ? job->sync_result
                                                 : job->checkpoint_result;
-    writeback_on_space(log, job, s);
+    writeback_on_space(log, job->space_result, job->free_size, s);
     if (status_is_ok(s)) {
+        if (!log->opening) {
+            writeback_pool_shrink(log);
+        }
         if (job->is_checkpoint) {
             writeback_on_checkpoint(log, job);
         }

@@ -25,7 +25,7 @@
 
 #define WRITEBACK_START_SIZE (4u << 20)  /* dirty bytes that start a job */
 #define WRITEBACK_JOB_SIZE   (16u << 20) /* bytes of one job; a single batch may be larger */
-#define WRITEBACK_SYNC_FILES 16u         /* beyond this one syncfs is cheaper */
+#define WRITEBACK_SYNC_FILES 16u         /* segments; beyond them one syncfs is cheaper */
 #define WRITEBACK_RETRY_MS   1000
 #define WRITEBACK_POOL_SHARE 4u /* of the chunk pool: journal bytes that start a job */
 
@@ -34,19 +34,22 @@ struct partition;
 
 enum writeback_state { WRITEBACK_IDLE, WRITEBACK_WRITING, WRITEBACK_CHECKPOINTING };
 
-/* A segment written to since the last checkpoint. */
+/* A segment written to since the last checkpoint, its files open since before that. */
 struct sync_entry {
     struct partition *partition;
     int64_t base_offset;
-    bool created; /* its directory has a new name in it */
+    struct segment_hold hold;
 };
 
-/* What the next checkpoint has to sync. */
+/*
+ * What the next checkpoint has to sync. New files and directories, and more segments than fit, are
+ * synced with the whole file system, through a file that is open since the start: either way the
+ * kernel tells of every write-out that failed, whenever that was.
+ */
 struct sync_set {
     struct sync_entry entries[WRITEBACK_SYNC_FILES];
     uint32_t count;
-    bool all;    /* more than fit: sync the file system */
-    bool parent; /* a partition's directory was made */
+    bool all;
 };
 
 /* One partition's part of a job. */
@@ -119,6 +122,10 @@ void writeback_forget(struct log *log, struct partition *partition);
 
 /* After an open: the timer that recovery could not start. */
 void writeback_retry_arm(struct log *log);
+
+/* At the open, on this thread: looks whether the disk is nearly full, before anything is appended.
+ */
+void writeback_look_at_space(struct log *log);
 
 /* Recovery, on this thread: writes everything committed, or checkpoints. */
 MUST_USE status writeback_now(struct log *log, bool checkpoint);

@@ -146,7 +146,8 @@ bool writeback_job_build(struct log *log, struct writeback_job *job, bool all)
             emptied--;
         }
     }
-    job->sync = log->writeback.sync;
+    job->sync = log->writeback.sync; /* Its open files go along. */
+    log->writeback.sync = (struct sync_set){0};
     job->sync_pinned_count = job->sync.count;
     for (uint32_t i = 0; i < job->sync_pinned_count; i++) {
         job->sync.entries[i].partition->pins++;
@@ -186,20 +187,23 @@ bool writeback_job_add_checkpoint(struct log *log, struct writeback_job *job)
 
 /* ---------------------------------------------------------------- work */
 
-static void sync_set_add(struct sync_set *set, struct partition *partition, int64_t base_offset,
-                         bool created)
+/* Before the segment is written to. What cannot be held open is left to the sync of all. */
+static void sync_set_add(struct writeback_job *job, struct partition *partition,
+                         int64_t base_offset)
 {
+    struct sync_set *set = &job->sync;
     for (uint32_t i = 0; i < set->count; i++) {
         if (set->entries[i].partition == partition && set->entries[i].base_offset == base_offset) {
-            set->entries[i].created |= created;
             return;
         }
     }
-    if (set->count == WRITEBACK_SYNC_FILES) {
+    struct sync_entry entry = {.partition = partition, .base_offset = base_offset};
+    if (set->all || set->count == WRITEBACK_SYNC_FILES ||
+        !status_is_ok(segment_hold_open(job->disk, partition->dir, base_offset, &entry.hold))) {
         set->all = true;
         return;
     }
-    set->entries[set->count++] = (struct sync_entry){partition, base_offset, created};
+    set->entries[set->count++] = entry;
 }
 
 /*
@@ -230,24 +234,47 @@ static status item_write(struct writeback_job *job, struct writeback_item *item)
         TRY(write->tail.base_offset < 0 ? segment_remove_all(job->disk, write->dir)
                                         : segment_cut(job->disk, write->dir, &write->tail));
     }
-    int64_t active = write->tail.base_offset;
+    if (write->tail.base_offset >= 0) {
+        sync_set_add(job, item->partition, write->tail.base_offset);
+    }
     status s = segment_append(job->disk, write);
-    job->sync.parent |= write->directory_created; /* Also when what followed failed. */
+    job->sync.all |= write->directory_created; /* Also when what followed failed. */
     TRY(s);
-    if (active >= 0) {
-        sync_set_add(&job->sync, item->partition, active, false);
-    }
-    for (uint32_t i = 0; i < write->created_count; i++) {
-        sync_set_add(&job->sync, item->partition, write->created[i].base_offset, true);
-    }
+    job->sync.all |= write->created_count > 0;
     item->is_written = true;
     return OK;
+}
+
+/* What passes by itself is not worth a line for each try. */
+static status job_tell(status s, const char *what, const char *where)
+{
+    if (!status_is_ok(s) && s.code != STATUS_NO_SPACE && s.code != STATUS_NO_MEMORY) {
+        trace_error("log",
+                    "%s failed: dir=%s: %s (errno %d); look at the device, then restart: recovery "
+                    "writes it again from the journal",
+                    what, where, status_text(s), s.sys);
+    }
+    return s;
 }
 
 static status job_write(struct writeback_job *job)
 {
     for (uint32_t i = 0; i < job->item_count; i++) {
-        TRY(item_write(job, &job->items[i]));
+        struct writeback_item *item = &job->items[i];
+        TRY(job_tell(item_write(job, item), "writing segment files", item->write.dir));
+    }
+    return OK;
+}
+
+static status sync_set_sync(const struct writeback_job *job)
+{
+    const struct sync_set *set = &job->sync;
+    if (set->all) {
+        return job_tell(io_disk_sync(job->anchor), "syncing the file system", job->dir);
+    }
+    for (uint32_t i = 0; i < set->count; i++) {
+        TRY(job_tell(segment_hold_sync(&set->entries[i].hold), "syncing segment files",
+                     set->entries[i].partition->dir));
     }
     return OK;
 }
@@ -255,18 +282,11 @@ static status job_write(struct writeback_job *job)
 /* I3: everything the checkpoint counts on is durable before it says so. */
 static status job_sync(struct writeback_job *job)
 {
-    const struct sync_set *set = &job->sync;
-    if (set->all) {
-        return io_disk_sync(job->anchor);
+    TRY(sync_set_sync(job));
+    for (uint32_t i = 0; i < job->sync.count; i++) {
+        segment_hold_close(&job->sync.entries[i].hold);
     }
-    for (uint32_t i = 0; i < set->count; i++) {
-        const struct sync_entry *entry = &set->entries[i];
-        TRY(segment_sync(job->disk, entry->partition->dir, entry->base_offset));
-        if (entry->created) {
-            TRY(io_dir_sync(job->disk, entry->partition->dir));
-        }
-    }
-    return set->parent ? io_dir_sync(job->disk, job->dir) : OK;
+    return OK;
 }
 
 void writeback_job_work(struct io_job *io_job)
@@ -283,8 +303,8 @@ void writeback_job_work(struct io_job *io_job)
     }
     job->sync_result = job_sync(job);
     if (status_is_ok(job->sync_result)) {
-        job->checkpoint_result = checkpoint_write(
-            job->disk, job->dir, &job->header, (struct bytes){job->body, (uint32_t)job->body_size});
+        struct bytes body = {job->body, (uint32_t)job->body_size};
+        job->checkpoint_result = checkpoint_write(job->disk, job->dir, &job->header, body);
     }
 }
 
@@ -338,17 +358,18 @@ static void item_apply(struct log *log, struct writeback_item *item)
     partition_free_if_unused(partition);
 }
 
-/* What is to be synced still: all of it, but for removed partitions, if no checkpoint did it. */
+/* What is to be synced still: all of it, but for removed partitions, if this job did not do it. */
 static void sync_set_apply(struct log *log, struct writeback_job *job, bool is_synced)
 {
     struct sync_set *set = &log->writeback.sync;
     *set = (struct sync_set){0};
     if (!is_synced) {
         set->all = job->sync.all;
-        set->parent = job->sync.parent;
         for (uint32_t i = 0; i < job->sync.count; i++) {
             if (!job->sync.entries[i].partition->removed) {
                 set->entries[set->count++] = job->sync.entries[i];
+            } else {
+                segment_hold_close(&job->sync.entries[i].hold);
             }
         }
     }
@@ -360,9 +381,10 @@ static void sync_set_apply(struct log *log, struct writeback_job *job, bool is_s
 
 void writeback_job_apply(struct log *log, struct writeback_job *job)
 {
-    bool is_synced = job->is_checkpoint && status_is_ok(job->write_result) &&
-                     status_is_ok(job->sync_result) && status_is_ok(job->checkpoint_result);
+    bool is_synced =
+        job->is_checkpoint && status_is_ok(job->write_result) && status_is_ok(job->sync_result);
     sync_set_apply(log, job, is_synced);
+    job->sync = (struct sync_set){0};
     for (uint32_t i = 0; i < job->item_count; i++) {
         item_apply(log, &job->items[i]);
     }
@@ -374,6 +396,10 @@ void writeback_job_free(struct writeback_job *job)
     for (uint32_t i = 0; i < job->item_count && job->items != NULL; i++) {
         free(job->items[i].write.created);
     }
+    for (uint32_t i = 0; i < job->sync.count; i++) {
+        segment_hold_close(&job->sync.entries[i].hold);
+    }
+    job->sync.count = 0;
     free(job->items);
     free(job->batches);
     free(job->body);

@@ -162,6 +162,7 @@ static enum reply reply_of(int16_t error)
     case KAFKA_UNKNOWN_TOPIC_ID:
         return REPLY_GONE;
     case KAFKA_KAFKA_STORAGE_ERROR:
+    case KAFKA_CORRUPT_MESSAGE:
     case KAFKA_REQUEST_TIMED_OUT:
     case KAFKA_COORDINATOR_NOT_AVAILABLE: /* No producer id from a log that is offline. */
         return REPLY_FAILED;

@@ -68,6 +68,8 @@ struct broker_config {
     int64_t chunk_memory_size;
     int64_t checkpoint_idle_ms;
     int64_t disk_reserve_size;
+    int64_t scrub_interval_ms;
+    int64_t scrub_rate;
     uint64_t given;                      /* a bit for each key that a file or an override has set */
     int64_t units[CONFIG_KEY_COUNT_MAX]; /* by key: of the name that set it; 0: none did */
 };

@@ -133,10 +133,11 @@ void io_submit_sync(struct io *io, struct io_op *op, struct io_file *file, io_op
 /*
  * Slow work on helper threads: `work` runs there (it may use include/twinlog/io/disk.h and what the
  * job owns, nothing of the shard), then `done` runs on the loop. One lane runs its jobs in order on
- * one thread (WRITE) or on read_thread_count threads (READ); lanes do not wait for each other.
+ * one thread (WRITE, BACKGROUND) or on read_thread_count threads (READ); lanes do not wait for each
+ * other. The thread of BACKGROUND yields processor and device to everything else.
  * Under sim `work` runs at a random later moment, in order per lane.
  */
-enum io_lane { IO_LANE_WRITE, IO_LANE_READ, IO_LANE_COUNT };
+enum io_lane { IO_LANE_WRITE, IO_LANE_READ, IO_LANE_BACKGROUND, IO_LANE_COUNT };
 
 struct io_job;
 typedef void (*io_job_fn)(struct io_job *job);

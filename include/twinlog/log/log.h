@@ -87,7 +87,10 @@ struct log_options {
     uint32_t chunk_count;       /* bound of chunk memory; 0: 64 */
     uint64_t checkpoint_size;   /* live journal bytes that start a checkpoint; 0: an eighth */
     int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
-    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: 64 MiB */
+    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: as much as
+                                   the journals, and 64 MiB */
+    int64_t scrub_interval_ms;  /* from one pass of the scrub to the next; 0: there is none */
+    uint64_t scrub_rate;        /* bytes it reads in a second; 0: there is none */
     int64_t retention_check_ms; /* between looks for segments past retention; 0: 300000 */
     struct log_events events;
     void *context;
@@ -330,12 +333,28 @@ struct log_stats {
     uint32_t chunks_in_use, chunk_count;
     uint32_t partition_count;
     uint64_t synced_lsn, committed_lsn, next_lsn;
+    uint64_t scrub_passes, scrub_bytes; /* ended; read */
+    uint64_t scrub_damaged;             /* ranges of files found damaged */
 };
 /* Counters since the open, and how full everything is. */
 void log_stats_get(const struct log *log, struct log_stats *stats);
 
 /* Asserts the invariants that hold between callbacks. For tests and sim; cost: all partitions. */
 void log_check(const struct log *log);
+
+struct log_scrub_result {
+    uint64_t segments, bytes; /* checked */
+    uint64_t damaged;         /* ranges of files; each is a line on the trace */
+    uint64_t unjudged;        /* newest segments whose ends the next start writes again */
+    bool is_clean;            /* the last broker on it ended cleanly */
+};
+
+/*
+ * `twinlog scrub`: checks every segment and index of a directory that no broker uses. Blocking;
+ * writes nothing.
+ * CORRUPT: damage was found; BUSY: a broker has the directory; NOT_FOUND: not formatted; IO, ...
+ */
+MUST_USE status log_scrub(struct io_disk *disk, const char *dir, struct log_scrub_result *result);
 
 struct log_dump_options {
     bool deep;         /* each record, decompressed */

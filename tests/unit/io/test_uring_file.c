@@ -229,7 +229,9 @@ static void an_injected_fault_hits_the_operation_it_names(void **state)
     assert_int_equal(write_once(scene, block).code, STATUS_OK);
     assert_int_equal(write_once(scene, block).code, STATUS_OK);
     assert_true(io_now_ns_exact(scene->io) - start_ns >= 40 * MILLISECOND_NS);
-    static const char *const wrong[] = {"wrote", "write:after=x", "write:errno=EBLUE", "write:x=1"};
+    static const char *const wrong[] = {"wrote",       "write:after=x",
+                                        "write:x=1",   "write:errno=EBLUE",
+                                        "write:path=", "disk-sync:short"};
     for (size_t at = 0; at < COUNT_OF(wrong); at++) {
         assert_false(fault_configure(wrong[at]));
     }
@@ -237,11 +239,57 @@ static void an_injected_fault_hits_the_operation_it_names(void **state)
     free(block);
 }
 
+static void an_injected_fault_hits_the_file_it_names(void **state)
+{
+    struct scene *scene = *state;
+    uint8_t *block = blocks_alloc(BLOCK_SIZE, 5);
+    uint8_t byte = 0;
+    size_t got = 0;
+    assert_int_equal(scene_open(scene, 0).code, STATUS_OK);
+    assert_true(fault_configure("write:path=elsewhere,disk-read:path=/,disk-read:path=elsewhere"));
+    assert_int_equal(write_once(scene, block).code, STATUS_OK);
+    assert_int_equal(io_file_read(scene->file, &byte, 1, 0, &got).sys, EIO);
+    assert_int_equal(io_file_read(scene->file, &byte, 1, 0, &got).code, STATUS_OK);
+    free(block);
+}
+
+static void an_injected_short_write_leaves_half_of_its_bytes(void **state)
+{
+    struct scene *scene = *state;
+    uint8_t *blocks = blocks_alloc(2 * BLOCK_SIZE, 5);
+    uint64_t size = 0;
+    assert_int_equal(scene_open(scene, 0).code, STATUS_OK);
+    assert_true(fault_configure("disk-write:short:errno=ENOSPC,write:short"));
+    assert_int_equal(io_file_write(scene->file, blocks, 1000, 0).code, STATUS_NO_SPACE);
+    assert_int_equal(io_file_size(scene->file, &size).code, STATUS_OK);
+    assert_int_equal(size, 500);
+    uint32_t left = 1;
+    struct counted write = {.left = &left, .submitting = true};
+    write.op.context = &write;
+    io_submit_write(scene->io, &write.op, scene->file, blocks, 2 * BLOCK_SIZE, 0, true,
+                    counted_on_done);
+    write.submitting = false;
+    fixture_run_until(scene->io, none_is_left, &left);
+    assert_int_equal(write.op.result.code, STATUS_IO);
+    assert_int_equal(write.op.count, BLOCK_SIZE);
+    free(blocks);
+}
+
 #else
 
 static void an_injected_fault_hits_the_operation_it_names(void **state)
 {
     skip(); /* a build without fault injection */
+}
+
+static void an_injected_fault_hits_the_file_it_names(void **state)
+{
+    skip();
+}
+
+static void an_injected_short_write_leaves_half_of_its_bytes(void **state)
+{
+    skip();
 }
 
 #endif
@@ -256,6 +304,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_short_write_is_an_error_and_so_is_one_beyond_the_limit,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_injected_fault_hits_the_operation_it_names, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_injected_fault_hits_the_file_it_names, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_injected_short_write_leaves_half_of_its_bytes, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

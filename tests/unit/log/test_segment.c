@@ -118,7 +118,14 @@ static void what_was_appended_is_read_from_any_offset(void **state)
         check_read(fixture, offset, 5000, false);
         check_read(fixture, offset, 1u << 20, true);
     }
-    assert_true(status_is_ok(segment_sync(io_disk_real(), fixture->dir, 0)));
+    struct segment_hold hold;
+    assert_true(status_is_ok(segment_hold_open(io_disk_real(), fixture->dir, 0, &hold)));
+    assert_true(status_is_ok(segment_hold_sync(&hold)));
+    segment_hold_close(&hold);
+    segment_hold_close(&hold);
+    assert_int_equal(segment_hold_open(io_disk_real(), fixture->dir, 77, &hold).code,
+                     STATUS_NOT_FOUND);
+    assert_null(hold.files[0]);
 }
 
 static void a_roll_starts_files_named_by_the_offset(void **state)
@@ -218,8 +225,16 @@ static void damage_is_reported_and_not_returned(void **state)
     io_file_close(file);
     uint8_t *data = NULL;
     uint32_t got = 0;
+    struct batch_header header;
     status s = segment_read(io_disk_real(), fixture->dir, 0, fixture->tail.size, 0, INT64_MAX,
                             1u << 20, true, &data, &got);
+    assert_true(status_is_ok(s)); /* What is in front of the damage. */
+    assert_int_equal(got, 5 * size);
+    assert_true(status_is_ok(batch_header_read((struct bytes){data + 4 * size, size}, &header)));
+    free(data);
+    s = segment_read(io_disk_real(), fixture->dir, 0, fixture->tail.size,
+                     header.base_offset + header.last_offset_delta + 1, INT64_MAX, 1u << 20, true,
+                     &data, &got);
     assert_int_equal(s.code, STATUS_CORRUPT);
     assert_null(data);
     struct segment_tail longer = fixture->tail;
