@@ -146,6 +146,14 @@ static void totals_print(const struct run_totals *t, double seconds)
     LINE("reads from segments", t->target.segment_reads);
     LINE("duplicates answered", t->target.duplicates);
     LINE("appends that waited", t->target.waits_for_room);
+    LINE("batches without acks", t->target.without_acks);
+    LINE("log starts moved", t->target.trims);
+    LINE("lookups", t->target.lookups);
+    LINE("settings changed", t->target.settings_changed);
+    LINE("  told", t->target.settings_told);
+    LINE("fetches in sessions", t->target.session_fetches);
+    LINE("  partitions without news", t->target.session_left_out);
+    LINE("  sessions lost", t->target.sessions_lost);
     LINE("events", t->sim.events);
     LINE("torn writes", t->sim.torn_writes);
     LINE("lost writes", t->sim.lost_writes);
