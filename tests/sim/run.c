@@ -171,7 +171,11 @@ static void run_fini(struct run *run)
     for (size_t i = 0; i < sizeof(run->target->coverage) / sizeof(*from); i++) {
         to[i] += from[i];
     }
-    run->totals->runs++;
+    bool is_first = run->totals->runs++ == 0;
+    uint64_t acked_least = is_first ? UINT64_MAX : run->totals->acked_least;
+    uint64_t crashes_least = is_first ? UINT64_MAX : run->totals->crashes_least;
+    run->totals->acked_least = MIN(acked_least, run->model.acked_count);
+    run->totals->crashes_least = MIN(crashes_least, (uint64_t)run->crash_count);
     run->totals->acked += run->model.acked_count;
     run->totals->excused += run->model.excused_count;
     run->totals->virtual_ns += (uint64_t)sim_now_ns(run->sim);
