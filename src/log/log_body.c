@@ -33,6 +33,7 @@
 #include "twinlog/core/trace.h"
 
 #include "log_state.h"
+#include "mutation.h"
 
 #define BODY_VERSION     2u
 #define BODY_HEADER_SIZE 8u
@@ -89,7 +90,7 @@ static uint8_t *record_encode(const struct partition *partition, uint8_t *record
     uint8_t *producers = epochs_encode(&partition->epochs, partition->high_watermark,
                                        record + RECORD_SIZE, &epoch_count);
     uint8_t *end = producers;
-    if (partition->producers != NULL) {
+    if (partition->producers != NULL && !log_mutation_is(MUTATION_FORGET_PRODUCERS)) {
         end = producer_encode(partition->producers, end);
     }
     store_le32(record + 100, (uint32_t)(end - producers));

@@ -9,6 +9,7 @@
 #include "twinlog/core/trace.h"
 
 #include "log_state.h"
+#include "mutation.h"
 
 /* Deleted by one job, so that a write-back in the same lane does not wait for long. */
 #define TRIM_SEGMENTS_MAX 256u
@@ -80,6 +81,9 @@ status log_delete_before(struct log *log, struct partition *partition, int64_t o
     change->lsn = place.lsn;
     partition->start_asked = MAX(partition->start_asked, offset);
     list_push_back(&log->start_changes, &change->link);
+    if (log_mutation_is(MUTATION_EARLY_LOG_START)) {
+        log_start_set(partition, offset);
+    }
     log->appended_ns = io_now_ns(log->io);
     log_idle_arm(log);
     log_kick(log);

@@ -11,9 +11,14 @@ enum log_mutation {
     MUTATION_NONE,
     MUTATION_REUSE_LSN,     /* no new generation at a start: the numbers of a cut are used twice */
     MUTATION_RECYCLE_EARLY, /* journal space is recycled before the checkpoint is synced */
-    MUTATION_ACK_BEFORE_SYNC, /* a frame is reported synced when its write is issued */
-    MUTATION_KEEP_OVERLAY,    /* pending producer state enters the checkpoint */
-    MUTATION_ANY_GENERATION,  /* replay accepts a frame whatever its generation */
+    MUTATION_ACK_BEFORE_SYNC,  /* a frame is reported synced when its write is issued */
+    MUTATION_KEEP_OVERLAY,     /* pending producer state enters the checkpoint */
+    MUTATION_ANY_GENERATION,   /* replay accepts a frame whatever its generation */
+    MUTATION_EARLY_DUPLICATE,  /* a duplicate does not wait for its original's commit */
+    MUTATION_FORGET_PRODUCERS, /* a checkpoint says nothing of producers */
+    MUTATION_LOSE_LOG_START,   /* replay passes over log starts that moved */
+    MUTATION_EARLY_LOG_START,  /* a log start moves before its event is committed */
+    MUTATION_KEEP_DELETED,     /* the files of deleted partitions stay */
     MUTATION_COUNT,
 };
 

@@ -6,6 +6,8 @@
 #include "twinlog/core/assert.h"
 #include "twinlog/core/list.h"
 
+#include "mutation.h"
+
 /*
  * Encoding, little-endian:
  *
@@ -78,7 +80,7 @@ static bool duplicate_find(const struct producer *producer, int16_t epoch, int32
         struct producer_pending *pending = CONTAINER_OF(node, struct producer_pending, in_producer);
         if (pending->epoch == epoch && batch_matches(&pending->batch, first, last)) {
             original->base_offset = pending->batch.base_offset;
-            original->lsn = pending->lsn;
+            original->lsn = log_mutation_is(MUTATION_EARLY_DUPLICATE) ? 0 : pending->lsn;
             return true;
         }
     }

@@ -10,6 +10,7 @@
 #include "twinlog/core/trace.h"
 
 #include "log_state.h"
+#include "mutation.h"
 #include "read.h"
 
 #define METADATA_TOPIC        "__cluster_metadata"
@@ -332,7 +333,8 @@ static status replay_event(struct replay_context *replay, const struct journal_f
         }
         return OK;
     case JOURNAL_LOG_START:
-        if (partition != NULL && entry->offset <= partition->log_end) {
+        if (partition != NULL && entry->offset <= partition->log_end &&
+            !log_mutation_is(MUTATION_LOSE_LOG_START)) {
             log_start_set(partition, entry->offset);
         }
         return OK;

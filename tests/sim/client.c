@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin.h"
 #include "random.h"
+#include "session.h"
 #include "violation.h"
 
 #define TIMESTAMP_BASE_MS 1700000000000
@@ -21,6 +23,7 @@ struct flight {
     uint32_t first_record;
     uint32_t record_count;
     bool is_out;
+    uint32_t late_life; /* in which the log was offline when it was first sent; 0: it was not */
 };
 
 /* What a client produces to one partition. */
@@ -47,16 +50,7 @@ struct client {
     struct request fetch;
     bool is_fetching;
     struct model_partition *fetched;
-    int64_t hw_before;
     int64_t position;
-};
-
-/* The client that makes and deletes topics: one request at a time. */
-struct admin {
-    struct request request;
-    bool is_out;
-    bool is_unsettled; /* the outcome of the last one is not known */
-    bool may_settle;   /* the node has started since */
 };
 
 struct scan {
@@ -65,8 +59,7 @@ struct scan {
     bool is_complete;
     uint32_t topic; /* index in the model */
     uint32_t partition;
-    int64_t offset;
-    int64_t hw_before;
+    int64_t offset; /* -1: the log start is to be asked for */
     uint32_t tries;
 };
 
@@ -76,7 +69,8 @@ struct workload {
     struct model *model;
     struct workload_shape shape;
     struct client clients[CLIENT_ADMIN];
-    struct admin admin;
+    struct admin *admin;
+    struct session *session; /* NULL: there are none */
     struct scan scan;
     uint32_t producer_count;
 };
@@ -118,6 +112,9 @@ static void flight_acked(struct flight *flight)
 {
     struct stream *stream = flight->stream;
     stream->is_known = true;
+    if (flight->late_life == stream->client->workload->model->life) {
+        violation("a batch that was first sent when the log was offline is acknowledged");
+    }
     model_acked(stream->client->workload->model, stream->partition, flight->first_record,
                 flight->record_count, flight->request.base_offset, flight->request.acks_all);
     flight_free(flight);
@@ -161,6 +158,11 @@ static void flight_send(struct workload *workload, struct flight *flight)
     flight->stream->out_count++;
     model_sent(workload->model, flight->first_record, flight->record_count);
     workload->target->ops->submit(workload->target, &flight->request);
+    if (flight->request.acks_none) {
+        workload->target->coverage.without_acks++;
+        flight->stream->out_count--;
+        flight_free(flight);
+    }
 }
 
 static uint32_t value_size(struct workload *workload)
@@ -202,6 +204,7 @@ static void flight_fill(struct workload *workload, struct flight *flight)
                                      (struct bytes){value, model->records[record].size});
         ASSERT(status_is_ok(s));
     }
+    model_stamped(model, flight->first_record, count, now_ms);
     free(value);
     flight->request.batch = batch_builder_finish(
         &builder, client->is_idempotent ? client->producer_id : -1, client->is_idempotent ? 0 : -1,
@@ -222,6 +225,10 @@ static void stream_produce(struct stream *stream)
                                        .done = on_produced,
                                        .context = flight,
                                        .acks_all = random_chance(workload->sim, 60)};
+    flight->request.acks_none = !stream->client->is_idempotent && workload->target->is_broker &&
+                                random_chance(workload->sim, 30);
+    flight->late_life =
+        workload->target->ops->is_offline(workload->target) ? workload->model->life : 0;
     flight_fill(workload, flight);
     list_push_back(&stream->flights, &flight->link);
     flight_send(workload, flight);
@@ -325,19 +332,41 @@ void workload_producers_reset(struct workload *workload)
 
 /* ---------------------------------------------------------------- fetch */
 
+/* What a fetch gave; returns the offset to go on from. */
+static int64_t read_check(struct model *model, const struct request *request)
+{
+    struct model_partition *partition = &request->topic->partitions[request->partition];
+    if (request->offset < request->known.log_start) {
+        violation("topic %u-%d gives records from %" PRId64 ", and starts at %" PRId64,
+                  partition->topic->name, partition->index, request->offset,
+                  request->known.log_start);
+    }
+    model_log_start(partition, request->known, request->log_start);
+    return model_fetched(model, partition, request->offset, request->known.high_watermark,
+                         request->high_watermark, (struct bytes){request->data, request->size});
+}
+
+/* Out of range is only what may have been deleted. */
+static void range_check(const struct request *request)
+{
+    const struct model_partition *partition = &request->topic->partitions[request->partition];
+    if (request->offset >= partition->trim_asked) {
+        violation("a read of topic %u-%d from %" PRId64 " is out of range, the high watermark was "
+                  "%" PRId64 " and the log starts at %" PRId64 " at most",
+                  partition->topic->name, partition->index, request->offset,
+                  request->known.high_watermark, partition->trim_asked);
+    }
+}
+
 static void on_fetched(struct request *request)
 {
     struct client *client = request->context;
     struct model_partition *partition = client->fetched;
     client->is_fetching = false;
     if (request->reply == REPLY_OK) {
-        client->position =
-            model_fetched(client->workload->model, partition, request->offset, client->hw_before,
-                          request->high_watermark, (struct bytes){request->data, request->size});
+        client->position = read_check(client->workload->model, request);
     } else if (request->reply == REPLY_OUT_OF_RANGE) {
-        violation("a fetch of offset %" PRId64 " is out of range, and the high watermark was "
-                  "%" PRId64,
-                  request->offset, client->hw_before);
+        range_check(request);
     } else if (request->reply == REPLY_GONE && partition->topic->state == MODEL_TOPIC_ALIVE) {
         violation("topic %u is alive and a fetch does not find it", partition->topic->name);
     }
@@ -355,11 +384,11 @@ static void client_fetch(struct client *client)
     int64_t offset = client->position;
     if (client->fetched != partition || offset > partition->high_watermark ||
         random_chance(workload->sim, 30)) {
-        offset = random_below(workload->sim, (uint32_t)partition->high_watermark + 1);
+        uint32_t from = random_chance(workload->sim, 10) ? 0 : (uint32_t)partition->log_start;
+        offset = random_between(workload->sim, from, (uint32_t)partition->high_watermark);
     }
     client->is_fetching = true;
     client->fetched = partition;
-    client->hw_before = partition->high_watermark;
     client->fetch = (struct request){.kind = REQUEST_FETCH,
                                      .client = client->index,
                                      .topic = partition->topic,
@@ -367,6 +396,7 @@ static void client_fetch(struct client *client)
                                      .done = on_fetched,
                                      .context = client,
                                      .offset = offset,
+                                     .known = model_known(partition),
                                      .size_max = random_between(workload->sim, 1, 32768)};
     workload->target->ops->submit(workload->target, &client->fetch);
 }
@@ -378,7 +408,8 @@ static bool scan_find(struct workload *workload)
 {
     struct scan *scan = &workload->scan;
     struct model *model = workload->model;
-    for (; scan->topic < model->topic_count; scan->topic++, scan->partition = 0, scan->offset = 0) {
+    for (; scan->topic < model->topic_count;
+         scan->topic++, scan->partition = 0, scan->offset = -1) {
         const struct model_topic *topic = model->topics[scan->topic];
         if (topic->state == MODEL_TOPIC_ALIVE && scan->partition < topic->partition_count) {
             return true;
@@ -393,6 +424,12 @@ static void scan_end(struct scan *scan, bool is_complete)
     scan->is_complete = is_complete;
 }
 
+static void scan_next(struct scan *scan)
+{
+    scan->partition++;
+    scan->offset = -1;
+}
+
 static void on_scanned(struct request *request)
 {
     struct workload *workload = request->context;
@@ -400,17 +437,22 @@ static void on_scanned(struct request *request)
     struct model_topic *topic = request->topic;
     struct model_partition *partition = &topic->partitions[request->partition];
     request->context = NULL;
-    if (request->reply == REPLY_OK) {
-        scan->offset =
-            model_fetched(workload->model, partition, request->offset, scan->hw_before,
-                          request->high_watermark, (struct bytes){request->data, request->size});
-        if (scan->offset == request->high_watermark) {
-            scan->partition++;
-            scan->offset = 0;
+    if (request->kind == REQUEST_OFFSETS && topic->state != MODEL_TOPIC_ALIVE) {
+        scan->offset = -1; /* The answer may be about another topic of that name. */
+    } else if (request->reply == REPLY_OK && request->kind == REQUEST_OFFSETS) {
+        model_log_start(partition, request->known, request->base_offset);
+        scan->offset = request->base_offset;
+    } else if (request->reply == REPLY_OK) {
+        scan->offset = read_check(workload->model, request);
+        if (scan->offset == request->high_watermark || scan->offset == MODEL_DAMAGED) {
+            scan_next(scan);
         }
     } else if (request->reply == REPLY_OUT_OF_RANGE) {
-        violation("reading all of topic %u, offset %" PRId64 " is out of range", topic->name,
-                  request->offset);
+        range_check(request);
+        scan->offset = -1;
+    } else if (request->reply == REPLY_DAMAGED && workload->model->is_rotten) {
+        workload->model->damage_seen++;
+        scan_next(scan);
     } else if (request->reply == REPLY_GONE && topic->state == MODEL_TOPIC_ALIVE) {
         violation("topic %u is alive and cannot be read", topic->name);
     } else if (request->reply == REPLY_LOST || ++scan->tries > SCAN_TRIES_MAX) {
@@ -433,14 +475,15 @@ void workload_scan_go_on(struct workload *workload)
     }
     struct model_topic *topic = workload->model->topics[scan->topic];
     struct model_partition *partition = &topic->partitions[scan->partition];
-    scan->hw_before = partition->high_watermark;
-    scan->request = (struct request){.kind = REQUEST_FETCH,
+    scan->request = (struct request){.kind = scan->offset < 0 ? REQUEST_OFFSETS : REQUEST_FETCH,
                                      .client = CLIENT_SCANNER,
                                      .topic = topic,
                                      .partition = partition->index,
                                      .done = on_scanned,
                                      .context = workload,
                                      .offset = scan->offset,
+                                     .timestamp = OFFSETS_EARLIEST,
+                                     .known = model_known(partition),
                                      .size_max = random_between(workload->sim, 2048, 65536)};
     workload->target->ops->submit(workload->target, &scan->request);
 }
@@ -449,7 +492,7 @@ void workload_scan_start(struct workload *workload)
 {
     struct scan *scan = &workload->scan;
     ASSERT(scan->request.context == NULL);
-    *scan = (struct scan){.is_running = true};
+    *scan = (struct scan){.is_running = true, .offset = -1};
     workload_scan_go_on(workload);
 }
 
@@ -463,97 +506,6 @@ bool workload_scan_is_complete(const struct workload *workload)
     return workload->scan.is_complete;
 }
 
-/* ---------------------------------------------------------------- topics */
-
-static void on_topic(struct request *request)
-{
-    struct workload *workload = request->context;
-    struct admin *admin = &workload->admin;
-    admin->is_out = false;
-    switch (request->kind) {
-    case REQUEST_CREATE:
-        if (request->reply == REPLY_OK) {
-            model_topic_created(workload->model, request->topic, &request->topic_id);
-        } else if (request->reply == REPLY_REFUSED) {
-            model_topic_deleted(workload->model, request->topic);
-        } else if (request->reply == REPLY_EXISTS) {
-            violation("topic %u exists already and nobody created it", request->topic->name);
-        } else {
-            admin->is_unsettled = true;
-        }
-        break;
-    case REQUEST_DELETE:
-        if (request->reply == REPLY_OK) {
-            model_topic_deleted(workload->model, request->topic);
-        } else if (request->reply == REPLY_REFUSED) {
-            request->topic->state = MODEL_TOPIC_ALIVE;
-        } else if (request->reply == REPLY_GONE) {
-            violation("topic %u is alive and cannot be deleted", request->topic->name);
-        } else {
-            admin->is_unsettled = true;
-        }
-        break;
-    default:
-        if (request->reply == REPLY_OK) {
-            model_listed(workload->model, request->listed, request->listed_count);
-            admin->is_unsettled = false;
-        }
-        break;
-    }
-}
-
-static void admin_send(struct workload *workload, enum request_kind kind, struct model_topic *topic)
-{
-    struct admin *admin = &workload->admin;
-    admin->is_out = true;
-    admin->may_settle = admin->may_settle && kind == REQUEST_LIST;
-    admin->request = (struct request){.kind = kind,
-                                      .client = CLIENT_ADMIN,
-                                      .topic = topic,
-                                      .done = on_topic,
-                                      .context = workload};
-    workload->target->ops->submit(workload->target, &admin->request);
-}
-
-static void admin_step(struct workload *workload)
-{
-    struct admin *admin = &workload->admin;
-    struct model *model = workload->model;
-    if (admin->is_out) {
-        return;
-    }
-    if (admin->is_unsettled) {
-        if (admin->may_settle) {
-            admin_send(workload, REQUEST_LIST, NULL);
-        }
-        return;
-    }
-    uint32_t name = random_below(workload->sim, MODEL_NAMES);
-    struct model_topic *topic = model->named[name];
-    if (topic == NULL) {
-        uint32_t count = random_between(workload->sim, 1, MODEL_PARTITIONS_MAX);
-        admin_send(workload, REQUEST_CREATE, model_topic_creating(model, name, count));
-    } else if (random_chance(workload->sim, 30)) {
-        model_topic_deleting(topic);
-        admin_send(workload, REQUEST_DELETE, topic);
-    }
-}
-
-void workload_settle(struct workload *workload)
-{
-    if (workload->admin.is_unsettled) {
-        admin_step(workload);
-    }
-}
-
-void workload_node_started(struct workload *workload)
-{
-    struct admin *admin = &workload->admin;
-    ASSERT(!admin->is_out);
-    admin_send(workload, REQUEST_LIST, NULL);
-    admin->may_settle = true;
-}
-
 /* ---------------------------------------------------------------- all together */
 
 void workload_step(struct workload *workload)
@@ -563,9 +515,13 @@ void workload_step(struct workload *workload)
     uint32_t draw = random_below(sim, 100);
     workload_scan_go_on(workload);
     workload_retry(workload);
-    if (draw < workload->shape.topic_percent || workload->admin.is_unsettled ||
+    if (draw < workload->shape.topic_percent ||
         model_partition_pick(workload->model, sim) == NULL) {
-        admin_step(workload);
+        admin_topic_step(workload->admin);
+    } else if (draw < workload->shape.topic_percent + workload->shape.fact_percent) {
+        admin_fact_step(workload->admin);
+    } else if (draw >= 90 && draw < 98 && workload->session != NULL) {
+        session_step(workload->session);
     } else if (draw < 75) {
         client_produce(client);
     } else if (draw < 98) {
@@ -573,6 +529,25 @@ void workload_step(struct workload *workload)
     } else {
         workload->target->ops->disconnect(workload->target, client->index);
     }
+}
+
+void workload_settle(struct workload *workload)
+{
+    admin_settle(workload->admin);
+}
+
+void workload_node_started(struct workload *workload)
+{
+    admin_node_started(workload->admin);
+}
+
+bool workload_session_go_on(struct workload *workload)
+{
+    if (workload->session == NULL) {
+        return true;
+    }
+    session_step(workload->session);
+    return session_is_at_end(workload->session);
 }
 
 bool workload_is_settled(const struct workload *workload)
@@ -589,7 +564,8 @@ bool workload_is_settled(const struct workload *workload)
             }
         }
     }
-    return !workload->admin.is_out && !workload->admin.is_unsettled && !workload->scan.is_running;
+    return admin_is_settled(workload->admin) && !workload->scan.is_running &&
+           (workload->session == NULL || !session_is_out(workload->session));
 }
 
 struct workload *workload_create(struct sim *sim, struct target *target, struct model *model,
@@ -601,6 +577,8 @@ struct workload *workload_create(struct sim *sim, struct target *target, struct 
     workload->target = target;
     workload->model = model;
     workload->shape = *shape;
+    workload->admin = admin_create(sim, target, model);
+    workload->session = target->is_broker ? session_create(sim, target, model) : NULL;
     for (uint32_t i = 0; i < COUNT_OF(workload->clients); i++) {
         workload->clients[i] = (struct client){
             .workload = workload, .index = i, .is_idempotent = i != 0, .producer_id = -1};
@@ -620,5 +598,7 @@ void workload_destroy(struct workload *workload)
             free(stream);
         }
     }
+    admin_destroy(workload->admin);
+    session_destroy(workload->session);
     free(workload);
 }

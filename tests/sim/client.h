@@ -1,8 +1,8 @@
 /*
- * The clients of a run: producers, idempotent and plain, which are consumers too, and one that
- * makes and deletes topics. They retry as Kafka's client does: after a failure an idempotent
- * producer waits until everything of that partition is answered, then sends what is not
- * acknowledged again, in order, under the same sequence numbers.
+ * The clients of a run: producers, idempotent and plain, which are consumers too, one that makes
+ * and deletes topics (admin.h) and one that reads in sessions (session.h). They retry as Kafka's
+ * client does: after a failure an idempotent producer waits until everything of that partition is
+ * answered, then sends what is not acknowledged again, in order, under the same sequence numbers.
  */
 #ifndef TWINLOG_TESTS_SIM_CLIENT_H
 #define TWINLOG_TESTS_SIM_CLIENT_H
@@ -13,6 +13,8 @@
 #define CLIENTS_COUNT    4u /* three producers, and the one that makes topics */
 #define CLIENT_ADMIN     3u
 #define CLIENT_SCANNER   4u /* reads everything after a start */
+#define CLIENT_SESSION   5u /* reads in fetch sessions */
+#define CONNECTIONS      6u
 #define CLIENT_IN_FLIGHT 5u
 
 struct workload;
@@ -24,6 +26,7 @@ struct workload_shape {
     uint32_t big_size_max;
     uint32_t records_max;
     uint32_t topic_percent; /* steps that make or delete a topic */
+    uint32_t fact_percent;  /* that trim, look up, change settings and ask for them */
 };
 
 struct workload *workload_create(struct sim *sim, struct target *target, struct model *model,
@@ -47,6 +50,9 @@ void workload_producers_reset(struct workload *workload);
 
 /* A topic operation that was lost is settled by asking, which is right only after a start. */
 void workload_node_started(struct workload *workload);
+
+/* Reads on in a fetch session; true when it has read everything there is. */
+bool workload_session_go_on(struct workload *workload);
 
 /* Begins to read all partitions from their beginning. */
 void workload_scan_start(struct workload *workload);

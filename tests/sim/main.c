@@ -33,6 +33,11 @@ static const char *const mutation_names[MUTATION_COUNT] = {
     [MUTATION_ACK_BEFORE_SYNC] = "ack-before-sync",
     [MUTATION_KEEP_OVERLAY] = "keep-overlay",
     [MUTATION_ANY_GENERATION] = "any-generation",
+    [MUTATION_EARLY_DUPLICATE] = "early-duplicate",
+    [MUTATION_FORGET_PRODUCERS] = "forget-producers",
+    [MUTATION_LOSE_LOG_START] = "lose-log-start",
+    [MUTATION_EARLY_LOG_START] = "early-log-start",
+    [MUTATION_KEEP_DELETED] = "keep-deleted",
 };
 
 static void usage(void)
@@ -103,28 +108,30 @@ static struct options options_read(int argc, char **argv)
     return options;
 }
 
-static double now_s(void)
+static double clock_s(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 /* ---------------------------------------------------------------- runs */
 
-static void totals_print(const struct run_totals *t, double seconds)
+static void totals_print(const struct run_totals *t, double seconds, double cpu_seconds)
 {
 #define LINE(name, value) printf("  %-28s %" PRIu64 "\n", name, (uint64_t)(value))
-    printf("%" PRIu64 " seeds in %.1f s: %.1f seeds/s\n", t->runs, seconds,
-           (double)t->runs / seconds);
+    printf("%" PRIu64 " seeds in %.1f s: %.1f seeds/s, %.1f seeds per CPU second\n", t->runs,
+           seconds, (double)t->runs / seconds, (double)t->runs / cpu_seconds);
     LINE("  of the whole broker", t->broker_runs);
     LINE("virtual ms", t->virtual_ns / 1000000);
     LINE("acknowledged records", t->acked);
+    LINE("  least of a seed", t->acked_least);
     LINE("  taken by rot, excused", t->excused);
     LINE("lives", t->lives);
     LINE("power cuts", t->power_cuts);
     LINE("  inside an operation", t->dooms);
     LINE("kills", t->kills);
+    LINE("crashes, least of a seed", t->crashes_least);
     LINE("clean stops", t->clean_stops);
     LINE("tails cut at a start", t->tails_cut);
     LINE("starts that failed", t->failed_starts);
@@ -146,6 +153,14 @@ static void totals_print(const struct run_totals *t, double seconds)
     LINE("reads from segments", t->target.segment_reads);
     LINE("duplicates answered", t->target.duplicates);
     LINE("appends that waited", t->target.waits_for_room);
+    LINE("batches without acks", t->target.without_acks);
+    LINE("log starts moved", t->target.trims);
+    LINE("lookups", t->target.lookups);
+    LINE("settings changed", t->target.settings_changed);
+    LINE("  told", t->target.settings_told);
+    LINE("fetches in sessions", t->target.session_fetches);
+    LINE("  partitions without news", t->target.session_left_out);
+    LINE("  sessions lost", t->target.sessions_lost);
     LINE("events", t->sim.events);
     LINE("torn writes", t->sim.torn_writes);
     LINE("lost writes", t->sim.lost_writes);
@@ -258,8 +273,8 @@ int main(int argc, char **argv)
     if (options.mutation != NULL) {
         mutation_set(options.mutation);
     }
-    double started_s = now_s();
+    double started_s = clock_s(CLOCK_MONOTONIC);
     seeds_run(&options, &totals);
-    totals_print(&totals, now_s() - started_s);
+    totals_print(&totals, clock_s(CLOCK_MONOTONIC) - started_s, clock_s(CLOCK_PROCESS_CPUTIME_ID));
     return 0;
 }

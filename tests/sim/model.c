@@ -97,6 +97,13 @@ static bool value_is_right(const struct model *model, uint32_t record, struct by
     return memcmp(value.data + at, &last, value.size - at) == 0;
 }
 
+void model_stamped(struct model *model, uint32_t first, uint32_t count, int64_t timestamp)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        model->records[i].timestamp = timestamp;
+    }
+}
+
 void model_sent(struct model *model, uint32_t first, uint32_t count)
 {
     for (uint32_t i = first; i < first + count; i++) {
@@ -200,12 +207,16 @@ static void check_record(struct model *model, struct model_partition *partition,
     record_place(model, partition, number, offset, "read");
 }
 
-/* Checks a batch that stands first in `data`; returns the offset behind it. */
+/* Checks a batch that stands first in `data`; returns the offset behind it, or MODEL_DAMAGED. */
 static int64_t check_batch(struct model *model, struct model_partition *partition,
                            struct bytes data, struct batch_header *header)
 {
     if (!status_is_ok(batch_header_read(data, header)) || header->base_offset < 0 ||
         !batch_crc_is_valid(data.data, header)) {
+        if (model->is_rotten) {
+            model->damage_seen++;
+            return MODEL_DAMAGED;
+        }
         violation("a fetch of %s-%d has bytes that are no whole batch",
                   topic_text(partition->topic), partition->index);
     }
@@ -253,6 +264,9 @@ int64_t model_fetched(struct model *model, struct model_partition *partition, in
     for (bool first = true; data.size > 0; first = false) {
         struct batch_header header;
         int64_t end = check_batch(model, partition, data, &header);
+        if (end == MODEL_DAMAGED) {
+            return MODEL_DAMAGED;
+        }
         if (header.base_offset > next || (!first && header.base_offset != next) || end <= next) {
             violation("a fetch of %s-%d from %" PRId64 " goes on with [%" PRId64 ", %" PRId64 ")",
                       topic_text(partition->topic), partition->index, next, header.base_offset,
@@ -358,6 +372,9 @@ struct model_topic *model_topic_creating(struct model *model, uint32_t name,
     for (uint32_t i = 0; i < partition_count; i++) {
         topic->partitions[i].topic = topic;
         topic->partitions[i].index = (int32_t)i;
+    }
+    for (uint32_t i = 0; i < MODEL_SETTINGS; i++) {
+        topic->settings[i].value = MODEL_DEFAULT;
     }
     model->topics[model->topic_count++] = topic;
     model->named[name] = topic;

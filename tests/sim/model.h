@@ -9,7 +9,10 @@
  *   - a record that was missing at a start does not come back unless it is sent again;
  *   - offsets are gapless; an idempotent producer's records stand in the order it sent them;
  *   - the high watermark moves back for nobody; after a start it covers all acknowledged records;
- *   - a topic lives as long as its creation and deletion were answered, under one id.
+ *   - a topic lives as long as its creation and deletion were answered, under one id;
+ *   - a log start moves back for nobody, and goes where somebody asked for; nothing below is read;
+ *   - a lookup by time finds the first record there is; an end of the log is where it is;
+ *   - a setting of a topic is the one that was answered last.
  */
 #ifndef TWINLOG_TESTS_SIM_MODEL_H
 #define TWINLOG_TESTS_SIM_MODEL_H
@@ -30,6 +33,7 @@ struct model_record {
     uint32_t size;     /* bytes of the value */
     uint32_t life;     /* of the node in which it was sent last */
     int64_t offset;    /* where it was read or acknowledged; -1: not yet */
+    int64_t timestamp; /* ms */
     bool acked;
 };
 
@@ -47,6 +51,8 @@ struct model_partition {
     uint32_t entry_capacity;
     int64_t high_watermark; /* highest that the node said or has to say */
     int64_t acked_end;      /* behind the highest acknowledged record */
+    int64_t log_start;      /* highest that the node said or has to say */
+    int64_t trim_asked;     /* highest that anybody asked for: it starts nowhere above */
     /* Log ends at the last two starts that were looked at, and their lives. */
     int64_t start_end;
     uint32_t start_life;
@@ -61,6 +67,16 @@ enum model_topic_state {
     MODEL_TOPIC_DELETED,
 };
 
+#define MODEL_SETTINGS 3u
+#define MODEL_DEFAULT  (-1) /* as a value: the topic has none of its own */
+
+/* A setting of a topic; while a change is not answered it has one of two values. */
+struct model_setting {
+    int64_t value;
+    int64_t changed; /* to this one, perhaps */
+    bool is_changing;
+};
+
 struct model_topic {
     enum model_topic_state state;
     uint32_t name; /* index of it */
@@ -68,6 +84,7 @@ struct model_topic {
     bool has_id; /* known once created */
     uint32_t partition_count;
     struct model_partition partitions[MODEL_PARTITIONS_MAX];
+    struct model_setting settings[MODEL_SETTINGS];
 };
 
 struct model {
@@ -81,6 +98,8 @@ struct model {
     struct model_topic *named[MODEL_NAMES]; /* the one that has the name, or may have it; or NULL */
     uint64_t acked_count;
     uint64_t excused_count; /* acknowledged records that rot took, as is allowed */
+    bool is_rotten;         /* a segment is: what is read may be damaged, if that can be seen */
+    uint64_t damage_seen;   /* reads that were */
 };
 
 /* A topic as the node lists it. */
@@ -104,6 +123,9 @@ uint32_t model_record_add(struct model *model, struct model_partition *partition
 /* Writes the value of a record. */
 void model_record_value(const struct model *model, uint32_t record, uint8_t *value);
 
+/* `count` records from `first` on have this timestamp. */
+void model_stamped(struct model *model, uint32_t first, uint32_t count, int64_t timestamp);
+
 /* `count` records from `first` on are being sent now. */
 void model_sent(struct model *model, uint32_t first, uint32_t count);
 
@@ -113,8 +135,10 @@ void model_acked(struct model *model, struct model_partition *partition, uint32_
 
 /*
  * A fetch from `offset` that was sent when the high watermark was known to be `hw_before` gave
- * these bytes and this high watermark. Returns the offset to go on from.
+ * these bytes and this high watermark. Returns the offset to go on from; MODEL_DAMAGED: the medium
+ * is rotten there, and the bytes tell.
  */
+#define MODEL_DAMAGED (-1)
 int64_t model_fetched(struct model *model, struct model_partition *partition, int64_t offset,
                       int64_t hw_before, int64_t high_watermark, struct bytes data);
 
@@ -149,6 +173,39 @@ void model_topic_excused(struct model *model, struct model_topic *topic, bool is
 
 /* The node lists its topics; what was not answered is settled by it. */
 void model_listed(struct model *model, const struct model_listed *listed, uint32_t count);
+
+/* What was known of a partition when something was asked. */
+struct model_known {
+    int64_t high_watermark;
+    int64_t log_start;
+};
+struct model_known model_known(const struct model_partition *partition);
+
+/* A log start is asked for. */
+void model_trim_asked(struct model_partition *partition, int64_t offset);
+
+/* It was answered that the log starts at `log_start` now. */
+void model_trimmed(struct model_partition *partition, int64_t asked, int64_t log_start);
+
+/* The node says where a log starts, asked when `known` was. */
+void model_log_start(struct model_partition *partition, struct model_known known,
+                     int64_t log_start);
+
+/* The node says where a log ends for readers. */
+void model_latest(struct model_partition *partition, struct model_known known, int64_t offset);
+
+/*
+ * A lookup by time, or of the largest timestamp (`find_max`), gave this record; offset -1: none.
+ */
+void model_looked_up(struct model *model, struct model_partition *partition,
+                     struct model_known known, int64_t asked, bool find_max, int64_t offset,
+                     int64_t timestamp);
+
+/* A setting is being changed; it was, or it was not; the node says what it is. */
+void model_setting_changing(struct model_setting *setting, int64_t value);
+void model_setting_changed(struct model_setting *setting, bool is_changed);
+void model_setting_told(const struct model_topic *topic, struct model_setting *setting,
+                        int64_t value);
 
 /* A living partition, chosen at random; NULL when there is none. */
 struct model_partition *model_partition_pick(struct model *model, struct sim *sim);

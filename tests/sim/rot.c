@@ -18,7 +18,9 @@
 #define LSN_OFFSET          72u
 #define ENTRIES_SIZE_OFFSET 84u
 #define FRAME_HEADER_SIZE   128u
+#define ENTRY_TYPE_OFFSET   4u
 #define ENTRY_TOPIC_OFFSET  8u
+#define ENTRY_LOG_START     4u /* a type */
 
 #define ROT_SIZE      4u
 #define PROVED_FRAMES 28u /* how far below the last one that is proved synced */
@@ -83,15 +85,16 @@ static uint64_t last_frame_find(const uint8_t *content, uint64_t size, uint64_t 
 
 /*
  * Losing a creation or deletion after it took effect, its files among that, is beyond what a node
- * alone can repair: such a frame is let be.
+ * alone can repair, and so is a log start: such a frame is let be.
  */
-static bool frame_has_metadata(const uint8_t *frame, uint64_t room)
+static bool frame_has_effects(const uint8_t *frame, uint64_t room)
 {
     uint64_t end = FRAME_HEADER_SIZE + load_le32(frame + ENTRIES_SIZE_OFFSET);
     for (uint64_t at = FRAME_HEADER_SIZE; at < MIN(end, room);) {
         uint32_t size = load_le32(frame + at);
         if (memcmp(frame + at + ENTRY_TOPIC_OFFSET, &log_metadata_topic_id,
-                   sizeof(log_metadata_topic_id)) == 0) {
+                   sizeof(log_metadata_topic_id)) == 0 ||
+            frame[at + ENTRY_TYPE_OFFSET] == ENTRY_LOG_START) {
             return true;
         }
         at += MAX(size, 8u);
@@ -139,7 +142,7 @@ static bool place_choose(struct sim *sim, const uint8_t *content, uint64_t size,
     *is_last = random_chance(sim, 50);
     if (*is_last) {
         *position = last + CHECKSUM_OFFSET + random_below(sim, 80);
-        return !frame_has_metadata(content + last, size - last);
+        return !frame_has_effects(content + last, size - last);
     }
     return place_proved(sim, content, size, position);
 }

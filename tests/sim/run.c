@@ -18,6 +18,7 @@
 #define START_TRIES_MAX 40u
 #define DRAIN_MS_MAX    60000 /* virtual: within this everything is acknowledged without faults */
 #define STOP_MS_MAX     60000
+#define OFFLINE_STEPS   40u
 #define SCAN_TICKS_MAX  240000 /* quarters of a virtual ms */
 
 /* How a life ends. */
@@ -128,6 +129,7 @@ static void shape_draw(struct sim *sim, struct workload_shape *shape)
         .big_size_max = random_between(sim, 4000, 24000),
         .records_max = random_between(sim, 1, 5),
         .topic_percent = random_between(sim, 1, 4),
+        .fact_percent = random_between(sim, 2, 8),
     };
 }
 
@@ -169,7 +171,11 @@ static void run_fini(struct run *run)
     for (size_t i = 0; i < sizeof(run->target->coverage) / sizeof(*from); i++) {
         to[i] += from[i];
     }
-    run->totals->runs++;
+    bool is_first = run->totals->runs++ == 0;
+    uint64_t acked_least = is_first ? UINT64_MAX : run->totals->acked_least;
+    uint64_t crashes_least = is_first ? UINT64_MAX : run->totals->crashes_least;
+    run->totals->acked_least = MIN(acked_least, run->model.acked_count);
+    run->totals->crashes_least = MIN(crashes_least, (uint64_t)run->crash_count);
     run->totals->acked += run->model.acked_count;
     run->totals->excused += run->model.excused_count;
     run->totals->virtual_ns += (uint64_t)sim_now_ns(run->sim);
@@ -435,6 +441,15 @@ static void run_work(struct run *run, uint32_t steps)
     }
 }
 
+/* The log went offline: what is sent from now on is acknowledged by nobody, reads go on. */
+static void run_offline(struct run *run)
+{
+    for (uint32_t i = 0; i < OFFLINE_STEPS && !sim_node_is_doomed(run->node); i++) {
+        workload_step(run->workload);
+        run_some_time(run);
+    }
+}
+
 static void run_stop(struct run *run)
 {
     run->totals->clean_stops++;
@@ -507,6 +522,9 @@ static void run_life(struct run *run)
                    : draw < 16 ? END_DOOM
                    : draw < 17 ? END_STOP
                                : END_ROT;
+    if (run->target->ops->is_offline(run->target)) {
+        run_offline(run);
+    }
     run_end(run, end);
 }
 
@@ -515,7 +533,8 @@ static void run_life(struct run *run)
 /* Without faults everything that was sent is acknowledged within a bound. */
 static void run_drain(struct run *run)
 {
-    for (uint32_t ms = 0; !workload_is_settled(run->workload); ms++) {
+    bool is_read = false;
+    for (uint32_t ms = 0; !is_read || !workload_is_settled(run->workload); ms++) {
         if (ms == DRAIN_MS_MAX) {
             violation("without faults, requests are not answered within %d virtual ms",
                       DRAIN_MS_MAX);
@@ -526,6 +545,7 @@ static void run_drain(struct run *run)
         workload_retry(run->workload);
         workload_settle(run->workload);
         workload_scan_go_on(run->workload);
+        is_read = is_read || workload_session_go_on(run->workload);
         sim_run(run->sim, MS_NS);
     }
 }

@@ -19,6 +19,7 @@ struct run_totals {
         failed_starts, format_crashes, rots, rots_refused, twice_recovered, offline_phases,
         full_phases, tails_cut, segment_files, segment_dirs;
     uint64_t virtual_ns;
+    uint64_t acked_least, crashes_least; /* of one seed */
     struct sim_coverage sim;
     struct target_coverage target;
 };

@@ -18,6 +18,12 @@ enum request_kind {
     REQUEST_DELETE,
     REQUEST_LIST,
     REQUEST_PRODUCER_ID,
+    REQUEST_OFFSETS,
+    REQUEST_TRIM,
+    REQUEST_ALTER, /* the broker's, as are those below */
+    REQUEST_DESCRIBE,
+    REQUEST_SESSION,
+    REQUEST_COUNT,
 };
 
 enum reply {
@@ -29,6 +35,41 @@ enum reply {
     REPLY_EXISTS,
     REPLY_OUT_OF_ORDER, /* sequence */
     REPLY_OUT_OF_RANGE, /* offset */
+    REPLY_DAMAGED,      /* what was to be read */
+    REPLY_NO_SESSION,   /* of this id, or not at this epoch */
+};
+
+#define OFFSETS_LATEST   (-1)
+#define OFFSETS_EARLIEST (-2)
+#define OFFSETS_MAX_TIME (-3)
+
+/* A fetch in a session (KIP-227). */
+#define SESSION_PARTITIONS (MODEL_NAMES * MODEL_PARTITIONS_MAX)
+
+struct session_result {
+    struct uuid topic_id;
+    int32_t partition;
+    enum reply reply;
+    int64_t high_watermark;
+    int64_t log_start;
+    uint8_t *data; /* malloc'd; the receiver frees */
+    uint32_t size;
+};
+
+struct session_fetch {
+    int32_t id;
+    int32_t epoch;
+    struct {
+        struct model_partition *partition;
+        int64_t offset;
+    } added[SESSION_PARTITIONS]; /* or changed */
+    uint32_t added_count;
+    struct model_partition *forgotten[SESSION_PARTITIONS];
+    uint32_t forgotten_count;
+    /* out */
+    int32_t given_id;
+    struct session_result results[SESSION_PARTITIONS];
+    uint32_t result_count;
 };
 
 /* Caller's; borrowed by the target from submit to done. */
@@ -43,14 +84,24 @@ struct request {
     /* produce */
     struct bytes batch;
     bool acks_all;
+    bool acks_none; /* no answer: done() never runs and nothing is borrowed */
     /* fetch */
-    int64_t offset;
+    int64_t offset; /* of a trim too */
     uint32_t size_max;
+    struct model_known known; /* caller's: when it was sent */
+    /* offsets */
+    int64_t timestamp; /* or OFFSETS_ */
+    /* alter, describe */
+    uint32_t setting;
+    int64_t value; /* of describe: out */
+    struct session_fetch *session;
     /* out */
     bool is_answered; /* target's */
     enum reply reply;
-    int64_t base_offset;
+    int64_t base_offset; /* of offsets: the one found; of a trim: the log start */
+    int64_t found_timestamp;
     int64_t high_watermark;
+    int64_t log_start;
     uint8_t *data; /* malloc'd; the receiver frees */
     uint32_t size;
     struct uuid topic_id;
@@ -74,7 +125,8 @@ struct target_sizes {
 /* What was reached, over all lives. */
 struct target_coverage {
     uint64_t frames, journal_wraps, checkpoints, written_back_bytes, memory_reads, segment_reads,
-        duplicates, waits_for_room, offline, disk_full, replayed;
+        duplicates, waits_for_room, offline, disk_full, replayed, trims, lookups, settings_changed,
+        settings_told, session_fetches, session_left_out, sessions_lost, without_acks;
 };
 
 struct target;
@@ -106,6 +158,7 @@ struct target {
     struct sim *sim;
     struct sim_node *node;
     struct target_sizes sizes;
+    bool is_broker;
     struct target_coverage coverage;
 };
 

@@ -14,7 +14,6 @@
 #define NODE_HOST    "10.0.0.1"
 #define CLIENT_HOST  "10.0.0.2"
 #define PORT         9092
-#define CONNECTIONS  (CLIENTS_COUNT + 1) /* and the scanner's */
 #define ARENA_SIZE   (64u << 20)
 #define CLOSE_MS_MAX 10000
 #define NS_PER_MS    1000000ll
@@ -227,7 +226,11 @@ static void target_submit(struct target *target, struct request *request)
     request->data = NULL;
     request->size = 0;
     frame->data = wire_encode(request, ++connection->sent_id, &frame->size);
-    list_push_back(&connection->requests, &request->link);
+    if (request->acks_none) {
+        connection->sent_id--; /* Answers are counted, and it has none. */
+    } else {
+        list_push_back(&connection->requests, &request->link);
+    }
     list_push_back(&connection->frames, &frame->link);
     connection_send(connection);
     sim_node_kick(t->clients);
@@ -418,7 +421,8 @@ struct target *target_broker_create(struct sim *sim, struct sim_node *node,
 {
     struct target_broker *t = calloc(1, sizeof(*t));
     ASSERT(t != NULL);
-    t->base = (struct target){.ops = &ops, .sim = sim, .node = node, .sizes = *sizes};
+    t->base =
+        (struct target){.ops = &ops, .sim = sim, .node = node, .sizes = *sizes, .is_broker = true};
     t->clients = sim_node_add(sim, CLIENT_HOST);
     list_init(&t->connections);
     arena_init(&t->arena, ARENA_SIZE);

@@ -31,7 +31,8 @@ struct log_request {
     struct request *request; /* NULL: its connection is gone */
     struct log_wait wait;
     struct log_read read;
-    bool reads;
+    struct log_time_lookup lookup;
+    bool reads; /* or looks up */
 };
 
 struct target_log {
@@ -214,6 +215,7 @@ static struct log_request *request_begin(struct target_log *t, struct request *r
     active->request = request;
     active->wait.context = active;
     active->read.context = active;
+    active->lookup.context = active;
     return active;
 }
 
@@ -316,6 +318,9 @@ static void on_read(struct log_read *read)
                                 ? REPLY_OUT_OF_RANGE
                                 : REPLY_GONE);
         return;
+    case STATUS_CORRUPT:
+        request_end(active, REPLY_DAMAGED);
+        return;
     default:
         request_end(active, REPLY_FAILED);
     }
@@ -336,12 +341,96 @@ static void fetch_submit(struct target_log *t, struct request *request)
     active->read.whole_first = true;
     active->read.fn = on_read;
     request->high_watermark = log_partition_offsets(partition).high_watermark;
+    request->log_start = log_partition_offsets(partition).log_start;
     list_push_back(&t->active, &active->link);
     if (log_read_start(t->log, partition, &active->read)) {
         t->base.coverage.memory_reads++;
         on_read(&active->read);
     } else {
         t->base.coverage.segment_reads++;
+    }
+}
+
+/* ---------------------------------------------------------------- offsets */
+
+static void on_lookup(struct log_time_lookup *lookup)
+{
+    struct log_request *active = lookup->context;
+    struct request *request = active->request;
+    enum reply reply = REPLY_FAILED;
+    if (request == NULL) {
+        request_end(active, REPLY_LOST);
+        return;
+    }
+    request->base_offset = lookup->offset;
+    request->found_timestamp = lookup->found_timestamp;
+    if (status_is_ok(lookup->result)) {
+        reply = REPLY_OK;
+    } else if (topic_find(active->target, &request->topic->id) == NULL) {
+        reply = REPLY_GONE;
+    }
+    request_end(active, reply);
+}
+
+static void offsets_submit(struct target_log *t, struct request *request)
+{
+    struct log_topic *topic = topic_find(t, &request->topic->id);
+    if (topic == NULL) {
+        reply_later(t, request, REPLY_GONE);
+        return;
+    }
+    struct partition *partition = topic->partitions[request->partition];
+    struct partition_offsets offsets = log_partition_offsets(partition);
+    if (request->timestamp == OFFSETS_EARLIEST || request->timestamp == OFFSETS_LATEST) {
+        bool is_start = request->timestamp == OFFSETS_EARLIEST;
+        request->base_offset = is_start ? offsets.log_start : offsets.high_watermark;
+        reply_later(t, request, REPLY_OK);
+        return;
+    }
+    struct log_request *active = request_begin(t, request);
+    active->reads = true;
+    active->lookup.timestamp = request->timestamp;
+    active->lookup.find_max = request->timestamp == OFFSETS_MAX_TIME;
+    active->lookup.fn = on_lookup;
+    list_push_back(&t->active, &active->link);
+    if (log_time_lookup_start(t->log, partition, &active->lookup)) {
+        on_lookup(&active->lookup);
+    }
+}
+
+static void on_trimmed(struct log_wait *wait)
+{
+    struct log_request *active = wait->context;
+    struct request *request = active->request;
+    struct log_topic *topic = topic_find(active->target, &request->topic->id);
+    if (topic != NULL) {
+        struct partition *partition = topic->partitions[request->partition];
+        request->base_offset = log_partition_offsets(partition).log_start;
+    }
+    request_end(active, !status_is_ok(wait->result) ? REPLY_FAILED
+                        : topic == NULL             ? REPLY_GONE
+                                                    : REPLY_OK);
+}
+
+static void trim_submit(struct target_log *t, struct request *request)
+{
+    struct log_topic *topic = topic_find(t, &request->topic->id);
+    uint64_t lsn = 0;
+    if (topic == NULL) {
+        reply_later(t, request, REPLY_GONE);
+        return;
+    }
+    struct partition *partition = topic->partitions[request->partition];
+    status s = log_delete_before(t->log, partition, request->offset, &lsn);
+    if (!status_is_ok(s)) {
+        reply_later(t, request, s.code == STATUS_FULL ? REPLY_REFUSED : REPLY_FAILED);
+    } else if (lsn == 0) {
+        request->base_offset = log_partition_offsets(partition).log_start;
+        reply_later(t, request, REPLY_OK);
+    } else {
+        struct log_request *active = request_begin(t, request);
+        list_push_back(&t->active, &active->link);
+        log_wait_committed(t->log, &active->wait, lsn, on_trimmed);
     }
 }
 
@@ -614,6 +703,14 @@ static void target_submit(struct target *target, struct request *request)
         request->producer_id = t->next_producer_id++;
         reply_later(t, request, REPLY_OK);
         break;
+    case REQUEST_OFFSETS:
+        offsets_submit(t, request);
+        break;
+    case REQUEST_TRIM:
+        trim_submit(t, request);
+        break;
+    default:
+        violation("the log alone is asked for what only a broker has");
     }
     sim_node_kick(target->node);
 }

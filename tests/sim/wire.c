@@ -9,10 +9,9 @@
 #include "twinlog/protocol/messages.h"
 
 #include "violation.h"
+#include "wire_facts.h"
 
 #define FRAME_HEAD_SIZE 15u /* length, key, version, correlation id, null client id, no tags */
-#define TIMEOUT_MS      30000
-#define NAME_SIZE       16u
 
 /* Versions in which topics are named by id, so that none is taken for a younger one of its name. */
 enum {
@@ -22,6 +21,11 @@ enum {
     VERSION_DELETE = 6,
     VERSION_METADATA = 12,
     VERSION_PRODUCER_ID = 4,
+    /* These know names only. */
+    VERSION_OFFSETS = 10,
+    VERSION_DELETE_RECORDS = 2,
+    VERSION_ALTER = 1,
+    VERSION_DESCRIBE = 4,
 };
 
 static const struct {
@@ -34,12 +38,17 @@ static const struct {
     [REQUEST_DELETE] = {API_DELETE_TOPICS, VERSION_DELETE},
     [REQUEST_LIST] = {API_METADATA, VERSION_METADATA},
     [REQUEST_PRODUCER_ID] = {API_INIT_PRODUCER_ID, VERSION_PRODUCER_ID},
+    [REQUEST_OFFSETS] = {API_LIST_OFFSETS, VERSION_OFFSETS},
+    [REQUEST_TRIM] = {API_DELETE_RECORDS, VERSION_DELETE_RECORDS},
+    [REQUEST_ALTER] = {API_INCREMENTAL_ALTER_CONFIGS, VERSION_ALTER},
+    [REQUEST_DESCRIBE] = {API_DESCRIBE_CONFIGS, VERSION_DESCRIBE},
+    [REQUEST_SESSION] = {API_FETCH, VERSION_FETCH},
 };
 
 /* ---------------------------------------------------------------- encode */
 
-static uint8_t *frame_encode(enum request_kind kind, int32_t correlation_id, const void *message,
-                             uint32_t *size)
+uint8_t *frame_encode(enum request_kind kind, int32_t correlation_id, const void *message,
+                      uint32_t *size)
 {
     const struct api *api = api_find(apis[kind].key);
     uint32_t body_size = 0;
@@ -72,7 +81,8 @@ static uint8_t *produce_encode(const struct request *request, int32_t correlatio
     topic.topic_id = request->topic->id;
     topic.partition_data = &partition;
     topic.partition_data_count = 1;
-    message.acks = request->acks_all ? -1 : 1;
+    int16_t acks = request->acks_none ? 0 : 1;
+    message.acks = request->acks_all && !request->acks_none ? -1 : acks;
     message.timeout_ms = TIMEOUT_MS;
     message.topic_data = &topic;
     message.topic_data_count = 1;
@@ -143,7 +153,17 @@ uint8_t *wire_encode(const struct request *request, int32_t correlation_id, uint
         message.allow_auto_topic_creation = false;
         return frame_encode(request->kind, correlation_id, &message, size);
     }
-    case REQUEST_PRODUCER_ID:
+    case REQUEST_OFFSETS:
+        return offsets_encode(request, correlation_id, size);
+    case REQUEST_TRIM:
+        return trim_encode(request, correlation_id, size);
+    case REQUEST_ALTER:
+        return alter_encode(request, correlation_id, size);
+    case REQUEST_DESCRIBE:
+        return describe_encode(request, correlation_id, size);
+    case REQUEST_SESSION:
+        return session_encode(request, correlation_id, size);
+    default:
         break;
     }
     struct init_producer_id_request message = init_producer_id_request_default;
@@ -153,7 +173,7 @@ uint8_t *wire_encode(const struct request *request, int32_t correlation_id, uint
 
 /* ---------------------------------------------------------------- decode */
 
-static enum reply reply_of(int16_t error)
+enum reply reply_of(int16_t error)
 {
     switch (error) {
     case KAFKA_NONE:
@@ -162,7 +182,6 @@ static enum reply reply_of(int16_t error)
     case KAFKA_UNKNOWN_TOPIC_ID:
         return REPLY_GONE;
     case KAFKA_KAFKA_STORAGE_ERROR:
-    case KAFKA_CORRUPT_MESSAGE:
     case KAFKA_REQUEST_TIMED_OUT:
     case KAFKA_COORDINATOR_NOT_AVAILABLE: /* No producer id from a log that is offline. */
         return REPLY_FAILED;
@@ -170,6 +189,11 @@ static enum reply reply_of(int16_t error)
         return REPLY_OUT_OF_ORDER;
     case KAFKA_OFFSET_OUT_OF_RANGE:
         return REPLY_OUT_OF_RANGE;
+    case KAFKA_CORRUPT_MESSAGE:
+        return REPLY_DAMAGED;
+    case KAFKA_FETCH_SESSION_ID_NOT_FOUND:
+    case KAFKA_INVALID_FETCH_SESSION_EPOCH:
+        return REPLY_NO_SESSION;
     case KAFKA_TOPIC_ALREADY_EXISTS:
         return REPLY_EXISTS;
     default:
@@ -177,7 +201,7 @@ static enum reply reply_of(int16_t error)
     }
 }
 
-static void count_check(int32_t count)
+void count_check(int32_t count)
 {
     if (count != 1) {
         violation("an answer is about %d topics or partitions and not about one", count);
@@ -203,6 +227,7 @@ static void fetch_take(struct request *request, const struct fetch_response *mes
     const struct fetch_response_partition_data *partition = &message->responses[0].partitions[0];
     request->reply = reply_of(partition->error_code);
     request->high_watermark = partition->high_watermark;
+    request->log_start = partition->log_start_offset;
     if (request->reply == REPLY_OK && partition->records.size > 0) {
         request->data = malloc(partition->records.size);
         ASSERT(request->data != NULL);
@@ -263,6 +288,21 @@ static void message_take(struct request *request, const void *message)
         request->producer_id = given->producer_id;
         return;
     }
+    case REQUEST_OFFSETS:
+        offsets_take(request, message);
+        return;
+    case REQUEST_TRIM:
+        trim_take(request, message);
+        return;
+    case REQUEST_ALTER:
+        alter_take(request, message);
+        return;
+    case REQUEST_DESCRIBE:
+        describe_take(request, message);
+        return;
+    default:
+        session_take(request, message);
+        return;
     }
 }
 
