@@ -7,8 +7,8 @@
 #include "segment.h"
 
 #define SEEDS_DEFAULT 40
-#define CHECK_MS      1000
-#define HOUR_MS       3600000ll
+#define CHECK_MS      INT64_C(1000)
+#define HOUR_MS       INT64_C(3600000)
 
 static struct world *retention_world(uint64_t seed, int64_t ms, int64_t size)
 {
@@ -362,7 +362,7 @@ static void a_walk_is_in_steps_and_survives_a_removal_of_its_next_partition(void
 
 /* ---------------------------------------------------------------- random runs */
 
-#define RUN_RETENTION_MS 2000
+#define RUN_RETENTION_MS INT64_C(2000)
 
 struct run {
     struct world *world;
@@ -401,7 +401,7 @@ static void run_life(struct run *run)
     int steps = 10 + (int)(sim_random(world->sim) % 60);
     for (int i = 0; i < steps && world->append_count < WORLD_APPENDS_MAX - 8; i++) {
         if (sim_random(world->sim) % 12 == 0) {
-            pass_ms(world, (int64_t)(sim_random(world->sim) % (2 * RUN_RETENTION_MS)));
+            pass_ms(world, (int64_t)(sim_random(world->sim) % (uint64_t)(2 * RUN_RETENTION_MS)));
         }
         for (uint64_t n = sim_random(world->sim) % 4; n > 0; n--) {
             struct world_append *append = NULL;
