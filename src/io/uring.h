@@ -80,7 +80,7 @@ struct uring {
     uint32_t stream_count; /* opened and not yet closed */
     uint32_t listener_count;
     uint32_t listeners_closing; /* of them: their last accept is still in the ring */
-    uint32_t in_flight; /* file operations, jobs and connects */
+    uint32_t in_flight;         /* file operations, jobs and connects */
 
     /* The wake-up of the loop by other threads and by signal handlers. */
     int wake_fd; /* shared: an eventfd */
