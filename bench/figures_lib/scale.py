@@ -1,4 +1,4 @@
-"""Ten thousand partitions: how long they take to make and to delete, and what they cost in memory."""
+"""Ten thousand partitions: the time to make and to delete them, and their memory."""
 import os
 import sys
 import time
