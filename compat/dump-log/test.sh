@@ -25,6 +25,31 @@ produce()
     done
 }
 
+# A topic whose codec is not the producer's.
+produce_recompressed()
+{
+    kafka-topics --bootstrap-server "$COMPAT_BOOTSTRAP" --create --topic recompressed \
+        --partitions 1 --config compression.type=zstd
+    kafka-producer-perf-test --topic recompressed --num-records $RECORDS --record-size 1000 \
+        --throughput -1 --producer-props "bootstrap.servers=$COMPAT_BOOTSTRAP" acks=all \
+        compression.type=lz4 linger.ms=20 >"$TWINLOG_TMP/perf"
+    grep -q "^$RECORDS records sent" "$TWINLOG_TMP/perf"
+}
+
+# Java reads what was compressed anew: each record once, good CRCs, no batch in another codec.
+recompressed()
+{
+    kafka-dump-log --deep-iteration --files \
+        "$COMPAT_DATA/recompressed-0/00000000000000000000.log" >"$TWINLOG_TMP/recompressed"
+    grep -o '^| offset: [0-9]*' "$TWINLOG_TMP/recompressed" | awk '{ print $3 }' |
+        cmp - <(seq 0 $((RECORDS - 1)))
+    grep '^baseOffset:' "$TWINLOG_TMP/recompressed" >"$TWINLOG_TMP/dumped"
+    if grep -v 'isvalid: true' "$TWINLOG_TMP/dumped" ||
+        grep -v 'compresscodec: zstd ' "$TWINLOG_TMP/dumped"; then
+        return 1
+    fi
+}
+
 files()
 {
     local suffix=$1
@@ -108,9 +133,11 @@ producer_snapshot()
 }
 
 feature produce produce
+feature produce-recompressed produce_recompressed
 compat_stop || report FAIL clean-stop "the broker did not end with status 0"
 feature segments segments
 feature deep-iteration deep_iteration
+feature recompressed recompressed
 feature no-trailing-bytes no_trailing_bytes
 feature index-sanity sanity
 feature index-matches-log index_matches_log

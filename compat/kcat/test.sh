@@ -67,6 +67,20 @@ codec()
     stored_as "kcat-$1" "$1"
 }
 
+# The topic's codec is not the producer's: consumers get the same lines, the files hold the former.
+recompressed()
+{
+    local lines
+    "$COMPAT_KAFKA/install" >/dev/null 2>&1 ||
+        { echo "kcat cannot create a topic with a codec, and there is no kafka-topics"; exit 77; }
+    lines=$(seq -f '%0100.0f' 1 2000)
+    kafka-topics --bootstrap-server "$COMPAT_BOOTSTRAP" --create --topic "kcat-to-$1" \
+        --partitions 1 --config "compression.type=$2"
+    produce -t "kcat-to-$1" -z lz4 -X linger.ms=50 <<<"$lines"
+    same "$lines" "$(consume -t "kcat-to-$1")"
+    stored_as "kcat-to-$1" "$1"
+}
+
 headers()
 {
     echo value | produce -t kcat-headers -H a=1 -H empty= -H a=2
@@ -144,6 +158,10 @@ feature produce-consume produce_consume
 feature consume-from-offset consume_from_offset
 for codec in gzip snappy lz4 zstd; do
     feature "$codec" codec "$codec"
+done
+feature lz4-to-uncompressed recompressed none uncompressed
+for codec in gzip snappy zstd; do
+    feature "lz4-to-$codec" recompressed "$codec" "$codec"
 done
 feature headers headers
 feature null-key-value nulls

@@ -104,6 +104,7 @@ static void shard_init(struct shard *shard, struct broker *broker, struct io *io
     shard->config = &shard->metadata.config;
     arena_init(&shard->scratch, SCRATCH_SIZE_MAX);
     list_init(&shard->room_waits);
+    list_init(&shard->opening_waits);
     list_init(&shard->producer_id_waits);
     list_init(&shard->fetch_waits);
     list_init(&shard->fetch_memory_waits);

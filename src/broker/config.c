@@ -85,7 +85,11 @@ static const struct config_key config_keys[] = {
          timestamp_before_ms_max, "how far behind the clock a record may be"),
     LONG("log.message.timestamp.after.max.ms", "3600000", 0, INT64_MAX, timestamp_after_ms_max,
          "how far ahead of the clock a record may be"),
-    TEXT("compression.type", "producer", compression_type, "only producer: batches stay as sent"),
+    TEXT("compression.type", "producer", compression_type,
+         "how batches are kept: producer (as sent), uncompressed, gzip, snappy, lz4, zstd"),
+    INT("compression.gzip.level", "-1", -1, 9, gzip_level, "1 to 9; -1: the codec's own default"),
+    INT("compression.lz4.level", "9", 1, 17, lz4_level, "9 is the fast compressor"),
+    INT("compression.zstd.level", "3", -131072, 22, zstd_level, "higher is smaller and slower"),
     LIST("log.cleanup.policy", "delete", cleanup_policy, "default of topics: delete, compact"),
     INT("socket.request.max.bytes", "104857600", 1 * KIB, INT32_MAX, request_size_max,
         "the largest request"),
@@ -102,6 +106,9 @@ static const struct config_key config_keys[] = {
         "fetch sessions kept at most"),
     INT("twinlog.producer.id.block.size", "1000", 1, 1000000, producer_id_block_size,
         "producer ids reserved with one synced write"),
+    LONG("twinlog.batch.opened.size.max", "-1", -1, INT32_MAX, batch_opened_size_max,
+         "bytes a compressed batch may have decompressed; -1: four times the largest batch, at "
+         "least 64 MiB"),
     LONG("twinlog.fetch.memory.size", "134217728", 1 * MIB, INT64_MAX, fetch_memory_size,
          "memory of Fetch responses that are read or sent"),
     INT("twinlog.shards", "1", 1, 1, shard_count, "threads with a journal each; fixed at format"),
@@ -541,6 +548,28 @@ static status config_finish_listeners(struct broker_config *config, struct confi
     return OK;
 }
 
+static status config_finish_compression(const struct broker_config *config,
+                                        struct config_report *report)
+{
+    static const char *const types[] = {"producer", "uncompressed", "gzip",
+                                        "snappy",   "lz4",          "zstd"};
+    bool known = false;
+    for (size_t i = 0; i < COUNT_OF(types); i++) {
+        known = known || strcmp(config->compression_type, types[i]) == 0;
+    }
+    if (!known) {
+        return config_fail(report,
+                           "compression.type=%s: choose producer, uncompressed, gzip, snappy, lz4 "
+                           "or zstd",
+                           config->compression_type);
+    }
+    if (config->gzip_level == 0) {
+        return config_fail(report, "compression.gzip.level=0: choose 1 to 9, or -1 for the "
+                                   "codec's own default");
+    }
+    return OK;
+}
+
 static status config_finish_log(struct broker_config *config, struct config_report *report)
 {
     if (config->log_dir[0] == '\0' || strchr(config->log_dir, ',') != NULL) {
@@ -566,12 +595,7 @@ static status config_finish_log(struct broker_config *config, struct config_repo
         return config_fail(report, "log.retention.ms=0 would delete every record: choose -1 for no "
                                    "limit, or at least 1");
     }
-    if (strcmp(config->compression_type, "producer") != 0) {
-        return config_fail(report,
-                           "compression.type=%s: batches stay as the producer sent them: "
-                           "set it to producer",
-                           config->compression_type);
-    }
+    TRY(config_finish_compression(config, report));
     if (strcmp(config->timestamp_type, "CreateTime") != 0 &&
         strcmp(config->timestamp_type, "LogAppendTime") != 0) {
         return config_fail(report,

@@ -25,6 +25,9 @@ struct shard {
     char cluster_id[UUID_TEXT_SIZE];
     /* Requests that wait for room in the log, first come first served. */
     struct list room_waits;
+    /* Batches that wait for a helper thread to open them, and how many are being opened. */
+    struct list opening_waits;
+    uint32_t opening_count;
     /* Requests that wait for a block of producer ids. */
     struct list producer_id_waits;
     struct log_wait producer_id_wait;

@@ -19,21 +19,21 @@ static const struct topic_key topic_keys[] = {
      "What happens to old segments: delete removes them by age or size, compact keeps the newest "
      "record of each key; an empty list keeps everything."},
     {"compression.gzip.level", TOPIC_INT, "-1", "compression.gzip.level", true, -1, 9, NULL, NULL,
-     NOT_USED, "The level for compression.type=gzip; -1 is the codec's own default."},
+     USED(gzip_level), "The level for compression.type=gzip; -1 is the codec's own default."},
     {"compression.lz4.level", TOPIC_INT, "9", "compression.lz4.level", true, 1, 17, NULL, NULL,
-     NOT_USED, "The level for compression.type=lz4."},
+     USED(lz4_level), "The level for compression.type=lz4; 9 is the fast compressor."},
     {"compression.type", TOPIC_CHOICE, "producer", "compression.type", true, 0, 0,
-     "uncompressed,zstd,lz4,snappy,gzip,producer", "uncompressed,gzip,snappy,lz4,zstd", NOT_USED,
-     "How batches are compressed; this broker keeps them as the producer sent them."},
+     "uncompressed,zstd,lz4,snappy,gzip,producer", NULL, USED(compression),
+     "How batches are kept; producer keeps them as they were sent."},
     {"compression.zstd.level", TOPIC_INT, "3", "compression.zstd.level", true, -131072, 22, NULL,
-     NULL, NOT_USED, "The level for compression.type=zstd."},
+     NULL, USED(zstd_level), "The level for compression.type=zstd."},
     {"delete.retention.ms", TOPIC_LONG, "86400000", "log.cleaner.delete.retention.ms", true, 0,
      INT64_MAX, NULL, NULL, NOT_USED,
      "How long the mark of a deleted key stays in a compacted topic."},
     {"file.delete.delay.ms", TOPIC_LONG, "60000", "log.segment.delete.delay.ms", true, 0,
-     INT64_MAX, NULL, NULL, NOT_USED, 
-     "How long a file waits before it is deleted for good; here it goes when no read and no recovery "
-     "needs it."},
+     INT64_MAX, NULL, NULL, NOT_USED,
+     "How long a file waits before it is deleted for good; here it goes when no read and no "
+     "recovery needs it."},
     {"flush.messages", TOPIC_LONG, "9223372036854775807", "log.flush.interval.messages", true, 1,
      INT64_MAX, NULL, NULL, NOT_USED,
      "Records between forced syncs; this broker syncs before every acknowledgement."},
@@ -89,7 +89,8 @@ static const struct topic_key topic_keys[] = {
     {"segment.index.bytes", TOPIC_INT, "10485760", "log.index.size.max.bytes", true, 4, INT32_MAX,
      NULL, NULL, NOT_USED, "The size of an index file; here it grows as it needs."},
     {"segment.jitter.ms", TOPIC_LONG, "0", "log.roll.jitter.ms", false, 0, INT64_MAX, NULL, NULL,
-     USED(segment_jitter_ms), "A random part taken off segment.ms, so that not all segments start at once."},
+     USED(segment_jitter_ms),
+     "A random part taken off segment.ms, so that not all segments start at once."},
     {"segment.ms", TOPIC_LONG, "604800000", "log.roll.ms", false, 1, INT64_MAX, NULL, NULL,
      USED(segment_ms), "The age at which a new segment starts."},
     {"unclean.leader.election.enable", TOPIC_BOOL, "false", "unclean.leader.election.enable", true,
@@ -170,6 +171,10 @@ static status check_number(const struct topic_key *key, const char *value, int64
         (is_int && (*number < INT32_MIN || *number > INT32_MAX))) {
         snprintf(why, sizeof(why), "Not a number of type %s", is_int ? "INT" : "LONG");
         return value_fail(key, value, why, message, message_size);
+    }
+    if (key->offset == USED(gzip_level) && *number == 0) {
+        return value_fail(key, value, "Value must be between 1 and 9 or equal to -1", message,
+                          message_size);
     }
     if (*number < key->min) {
         snprintf(why, sizeof(why), "Value must be at least %" PRId64, key->min);
@@ -355,6 +360,17 @@ status topic_config_tidy(const struct topic_key *key, struct bytes value,
     return check_value(key, text, &number, message, message_size);
 }
 
+/* The value was checked: what is no codec is uncompressed or producer. */
+static int64_t compression_of(const char *value)
+{
+    for (int codec = CODEC_GZIP; codec < CODEC_COUNT; codec++) {
+        if (strcmp(value, codec_name((enum codec)codec)) == 0) {
+            return codec;
+        }
+    }
+    return strcmp(value, "uncompressed") == 0 ? CODEC_NONE : COMPRESSION_AS_SENT;
+}
+
 static void take_over(struct topic_config *config, const struct topic_key *key, const char *value,
                       int64_t number)
 {
@@ -364,6 +380,8 @@ static void take_over(struct topic_config *config, const struct topic_key *key, 
     if (key->offset == USED(compacted)) {
         config->compacted = strstr(value, "compact") != NULL;
         config->deleted = strstr(value, "delete") != NULL;
+    } else if (key->offset == USED(compression)) {
+        config->compression = compression_of(value);
     } else if (key->offset == USED(log_append_time)) {
         config->log_append_time = strcmp(value, "LogAppendTime") == 0;
     } else {
@@ -407,6 +425,20 @@ status topic_config_set(struct topic_config *config, struct bytes name, struct b
     TRY(check_value(key, text, &number, message, message_size));
     take_over(config, key, text, number);
     return OK;
+}
+
+int topic_config_level(const struct topic_config *config)
+{
+    switch (config->compression) {
+    case CODEC_GZIP:
+        return (int)config->gzip_level;
+    case CODEC_LZ4:
+        return (int)config->lz4_level;
+    case CODEC_ZSTD:
+        return (int)config->zstd_level;
+    default:
+        return INT32_MIN; /* no level to choose */
+    }
 }
 
 struct partition_config topic_config_of_partition(const struct topic_config *config)

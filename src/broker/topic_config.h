@@ -6,6 +6,8 @@
 #include "twinlog/log/log.h"
 #include "twinlog/protocol/batch.h"
 
+#define COMPRESSION_AS_SENT (-1) /* compression.type=producer */
+
 /* What the broker acts on; the other settings are kept as text only. */
 struct topic_config {
     int64_t message_size_max;
@@ -18,6 +20,10 @@ struct topic_config {
     int64_t timestamp_before_ms_max;
     int64_t timestamp_after_ms_max;
     int64_t min_insync_replicas;
+    int64_t compression; /* enum codec, or COMPRESSION_AS_SENT */
+    int64_t gzip_level;
+    int64_t lz4_level;
+    int64_t zstd_level;
     bool compacted;
     bool deleted; /* records go by the log start, time or size */
     bool log_append_time;
@@ -85,6 +91,9 @@ MUST_USE status topic_config_set(struct topic_config *config, struct bytes name,
 MUST_USE status topic_config_tidy(const struct topic_key *key, struct bytes value,
                                   char text[CONFIG_TOPIC_VALUE_SIZE], char *message,
                                   size_t message_size);
+
+/* The level for its compression, as codec_compress() takes it. */
+int topic_config_level(const struct topic_config *config);
 
 /* What the log needs of it. */
 struct partition_config topic_config_of_partition(const struct topic_config *config);

@@ -1,6 +1,7 @@
 /*
  * What a broker demands of a batch from a client: ProduceRequest (KIP-98, KIP-467 for the record
- * errors, KIP-937 for the bounds on timestamps). A batch that passes is stored as it was sent.
+ * errors, KIP-937 for the bounds on timestamps). As in Kafka a compressed batch is opened: one that
+ * cannot be read, or whose count is wrong, would stop every consumer behind it.
  */
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 static enum kafka_error refuse(struct batch_fault *fault, int32_t record_index,
                                enum kafka_error error, const char *message)
 {
-    *fault = (struct batch_fault){record_index, message};
+    *fault = (struct batch_fault){.record_index = record_index, .message = message};
     return error;
 }
 
@@ -81,58 +82,38 @@ static enum kafka_error check_header(const uint8_t *batch, const struct batch_ru
         return refuse(fault, -1, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                       "transactions are not supported");
     }
-    return check_counts(header, fault);
+    enum kafka_error error = check_counts(header, fault);
+    if (error == KAFKA_NONE && (header->attributes & BATCH_LOG_APPEND_TIME) != 0) {
+        return refuse(fault, -1, KAFKA_INVALID_TIMESTAMP,
+                      "a producer may not set the timestamp type to LogAppendTime");
+    }
+    return error;
 }
 
 /* A difference of any two timestamps without overflow. */
 static bool timestamp_is_allowed(const struct batch_rules *rules, int64_t timestamp)
 {
     __int128 age = (__int128)rules->now_ms - timestamp;
-    return timestamp == NO_TIMESTAMP ||
+    return timestamp == NO_TIMESTAMP || rules->log_append_time ||
            (age <= rules->timestamp_before_max && -age <= rules->timestamp_after_max);
 }
 
-static enum kafka_error check_max_timestamp(const struct batch_rules *rules,
-                                            const struct batch_header *header,
-                                            struct batch_fault *fault)
-{
-    return timestamp_is_allowed(rules, header->max_timestamp)
-               ? KAFKA_NONE
-               : refuse(fault, -1, KAFKA_INVALID_TIMESTAMP,
-                        "the max timestamp is outside the topic's bounds");
-}
-
 /*
- * Of a batch that stays closed, the header's timestamps are all that is known. Of one that is
- * opened the records are judged first, so that the fault names the record.
+ * Walks the records. The base offset is 0, checked before. What the header says of the largest
+ * timestamp is not believed: time indexes are built on it.
  */
-static enum kafka_error check_timestamps(const struct batch_rules *rules,
-                                         const struct batch_header *header, bool opened,
-                                         struct batch_fault *fault)
-{
-    if ((header->attributes & BATCH_LOG_APPEND_TIME) != 0) {
-        return refuse(fault, -1, KAFKA_INVALID_TIMESTAMP,
-                      "a producer may not set the timestamp type to LogAppendTime");
-    }
-    if (!opened && !timestamp_is_allowed(rules, header->base_timestamp)) {
-        return refuse(fault, 0, KAFKA_INVALID_TIMESTAMP,
-                      "the timestamp is outside the topic's bounds");
-    }
-    return opened ? KAFKA_NONE : check_max_timestamp(rules, header, fault);
-}
-
-/* Walks the records, wherever they had to be opened. The base offset is 0, checked before. */
-static enum kafka_error check_records(const struct batch_rules *rules,
-                                      const struct batch_header *header, struct bytes records,
-                                      struct batch_fault *fault)
+static enum kafka_error check_records(const struct batch_rules *rules, struct batch_header *header,
+                                      struct bytes records, struct batch_fault *fault)
 {
     struct record_iterator it;
     struct record record;
+    int64_t max_timestamp = NO_TIMESTAMP;
     record_iterator_init(&it, header, records);
     for (int32_t index = 0;; index++) {
         status result = record_iterator_next(&it, &record);
         if (result.code == STATUS_NOT_FOUND) {
-            return check_max_timestamp(rules, header, fault);
+            header->max_timestamp = max_timestamp;
+            return KAFKA_NONE;
         }
         if (!status_is_ok(result)) {
             return index < header->record_count
@@ -151,51 +132,107 @@ static enum kafka_error check_records(const struct batch_rules *rules,
             return refuse(fault, index, KAFKA_INVALID_TIMESTAMP,
                           "the timestamp is outside the topic's bounds");
         }
+        max_timestamp = MAX(max_timestamp, record.timestamp);
     }
 }
 
-/* A compacted topic must see every key, so what is compressed is opened, within a bound. */
-static enum kafka_error check_compressed(const uint8_t *batch, const struct batch_rules *rules,
-                                         const struct batch_header *header,
-                                         struct batch_fault *fault)
+/* Opens a compressed batch, within the bound: *buffer is the caller's to free on NONE. */
+static enum kafka_error open_batch(const uint8_t *batch, const struct batch_rules *rules,
+                                   const struct batch_header *header, uint8_t **buffer,
+                                   size_t *size, struct batch_fault *fault)
 {
-    uint8_t *buffer;
-    size_t size;
-    status result = batch_decompress(batch, header, BATCH_OPENED_SIZE_MAX, &buffer, &size);
+    status result = batch_decompress(batch, header, rules->opened_size_max, buffer, size);
     switch (result.code) {
     case STATUS_OK:
-        break;
+        return KAFKA_NONE;
     case STATUS_TOO_LARGE:
-        return refuse(fault, -1, KAFKA_MESSAGE_TOO_LARGE, "the batch is too large decompressed");
+        refuse(fault, -1, KAFKA_MESSAGE_TOO_LARGE,
+               "the batch is larger decompressed than twinlog.batch.opened.size.max");
+        fault->opened_too_large = true;
+        return KAFKA_MESSAGE_TOO_LARGE;
     case STATUS_NO_MEMORY:
         return refuse(fault, -1, KAFKA_UNKNOWN_SERVER_ERROR, "no memory to decompress the batch");
     default:
         return refuse(fault, -1, KAFKA_INVALID_RECORD, "the batch cannot be decompressed");
     }
-    enum kafka_error error =
-        check_records(rules, header, (struct bytes){buffer, (uint32_t)size}, fault);
-    free(buffer);
-    return error;
+}
+
+static enum kafka_error check_batch(struct bytes records, const struct batch_rules *rules,
+                                    struct batch_header *header, struct batch_fault *fault)
+{
+    *fault = (struct batch_fault){.record_index = -1};
+    enum kafka_error error = find_batch(records, header, fault);
+    return error == KAFKA_NONE ? check_header(records.data, rules, header, fault) : error;
+}
+
+/*
+ * Judges the records of a batch whose header passed. `inside` is where they are uncompressed;
+ * *buffer, when not NULL, is the memory they were decompressed into and the caller's to free.
+ */
+static enum kafka_error check_inside(const uint8_t *batch, const struct batch_rules *rules,
+                                     struct batch_header *header, struct bytes *inside,
+                                     uint8_t **buffer, struct batch_fault *fault)
+{
+    *buffer = NULL;
+    *inside = (struct bytes){batch + BATCH_HEADER_SIZE, header->size - BATCH_HEADER_SIZE};
+    if ((header->attributes & BATCH_CODEC_MASK) != CODEC_NONE) {
+        size_t size;
+        enum kafka_error error = open_batch(batch, rules, header, buffer, &size, fault);
+        if (error != KAFKA_NONE) {
+            return error;
+        }
+        *inside = (struct bytes){*buffer, (uint32_t)size};
+    }
+    return check_records(rules, header, *inside, fault);
 }
 
 enum kafka_error batch_validate(struct bytes records, const struct batch_rules *rules,
                                 struct batch_header *header, struct batch_fault *fault)
 {
-    *fault = (struct batch_fault){-1, NULL};
-    enum kafka_error error = find_batch(records, header, fault);
+    struct bytes inside;
+    uint8_t *buffer = NULL;
+    enum kafka_error error = check_batch(records, rules, header, fault);
     if (error == KAFKA_NONE) {
-        error = check_header(records.data, rules, header, fault);
+        error = check_inside(records.data, rules, header, &inside, &buffer, fault);
+        free(buffer);
     }
-    bool compressed = (header->attributes & BATCH_CODEC_MASK) != CODEC_NONE;
+    return error;
+}
+
+/* Brings a batch that passed into the topic's codec. */
+static enum kafka_error recompress(const struct batch_rules *rules, struct bytes inside,
+                                   struct batch_admitted *admitted, struct batch_fault *fault)
+{
+    status result = batch_rewrite(admitted->bytes.data, &admitted->header, inside, rules->codec,
+                                  rules->level, &admitted->rewritten);
+    if (!status_is_ok(result)) {
+        return refuse(fault, -1, KAFKA_UNKNOWN_SERVER_ERROR, "the batch cannot be compressed");
+    }
+    if (admitted->header.size > rules->size_max) {
+        free(admitted->rewritten);
+        admitted->rewritten = NULL;
+        return refuse(fault, -1, KAFKA_MESSAGE_TOO_LARGE,
+                      "the batch is larger than max.message.bytes in the topic's compression.type");
+    }
+    admitted->bytes = (struct bytes){admitted->rewritten, admitted->header.size};
+    return KAFKA_NONE;
+}
+
+enum kafka_error batch_admit(struct bytes records, const struct batch_rules *rules,
+                             struct batch_admitted *admitted, struct batch_fault *fault)
+{
+    struct bytes inside;
+    uint8_t *buffer = NULL;
+    admitted->bytes = records;
+    admitted->rewritten = NULL;
+    enum kafka_error error = check_batch(records, rules, &admitted->header, fault);
     if (error == KAFKA_NONE) {
-        error = check_timestamps(rules, header, !compressed || rules->compacted, fault);
+        enum codec codec = admitted->header.attributes & BATCH_CODEC_MASK;
+        error = check_inside(records.data, rules, &admitted->header, &inside, &buffer, fault);
+        if (error == KAFKA_NONE && rules->recompress && codec != rules->codec) {
+            error = recompress(rules, inside, admitted, fault);
+        }
+        free(buffer);
     }
-    if (error != KAFKA_NONE) {
-        return error;
-    }
-    if (!compressed) {
-        struct bytes inside = {records.data + BATCH_HEADER_SIZE, header->size - BATCH_HEADER_SIZE};
-        return check_records(rules, header, inside, fault);
-    }
-    return rules->compacted ? check_compressed(records.data, rules, header, fault) : KAFKA_NONE;
+    return error;
 }

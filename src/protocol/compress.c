@@ -28,6 +28,9 @@ static const uint8_t xerial_magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0x00
 #define XERIAL_HEADER_SIZE 16u
 #define XERIAL_BLOCK_SIZE  (32u * 1024) /* what the Java client uses */
 
+#define LZ4_LEVEL_FAST         9
+#define LZ4_LEVEL_THOROUGH_MIN 3
+
 /* The output so far. It may grow to one byte over size_max: that byte proves the excess. */
 struct output {
     uint8_t *data;
@@ -235,9 +238,9 @@ static status decompress(enum codec codec, struct bytes input, struct output *ou
     case CODEC_NONE:
         TRY(output_reserve(out, input.size));
         if (input.size > 0) {
-            memcpy(out->data, input.data, input.size);
+            memcpy(out->data + out->size, input.data, input.size);
         }
-        out->size = input.size;
+        out->size += input.size;
         return OK;
     default:
         return STATUS(UNSUPPORTED);
@@ -278,10 +281,10 @@ static status gzip_compress(int level, struct bytes input, struct output *out)
     }
     status result = output_reserve(out, deflateBound(&stream, input.size));
     if (status_is_ok(result)) {
-        stream.next_out = out->data;
-        stream.avail_out = (uInt)MIN(out->capacity, (size_t)UINT32_MAX);
+        stream.next_out = out->data + out->size;
+        stream.avail_out = (uInt)MIN(out->capacity - out->size, (size_t)UINT32_MAX);
         result = deflate(&stream, Z_FINISH) == Z_STREAM_END ? OK : STATUS(TOO_LARGE);
-        out->size = stream.total_out;
+        out->size += stream.total_out;
     }
     deflateEnd(&stream);
     return result;
@@ -290,10 +293,11 @@ static status gzip_compress(int level, struct bytes input, struct output *out)
 static status snappy_compress_xerial(struct bytes input, struct output *out)
 {
     TRY(output_reserve(out, XERIAL_HEADER_SIZE));
-    memcpy(out->data, xerial_magic, sizeof(xerial_magic));
-    store_be32(out->data + 8, 1);
-    store_be32(out->data + 12, 1);
-    out->size = XERIAL_HEADER_SIZE;
+    uint8_t *head = out->data + out->size;
+    memcpy(head, xerial_magic, sizeof(xerial_magic));
+    store_be32(head + 8, 1);
+    store_be32(head + 12, 1);
+    out->size += XERIAL_HEADER_SIZE;
     for (uint32_t at = 0; at < input.size; at += XERIAL_BLOCK_SIZE) {
         uint32_t block_size = MIN(input.size - at, XERIAL_BLOCK_SIZE);
         size_t size = snappy_max_compressed_length(block_size);
@@ -308,32 +312,41 @@ static status snappy_compress_xerial(struct bytes input, struct output *out)
     return OK;
 }
 
+/*
+ * Kafka's level is the Java library's: 9, the default, is the fast compressor, any other the
+ * thorough one, whose levels begin at 3 here; the library takes those above 12 for 12.
+ */
+static int lz4_level(int level)
+{
+    return level == INT32_MIN || level == LZ4_LEVEL_FAST ? 0 : MAX(level, LZ4_LEVEL_THOROUGH_MIN);
+}
+
 /* Independent blocks: the Java client reads no others. */
 static status lz4_compress(int level, struct bytes input, struct output *out)
 {
     LZ4F_preferences_t preferences = {
         .frameInfo = {.blockSizeID = LZ4F_max64KB, .blockMode = LZ4F_blockIndependent},
-        .compressionLevel = level == INT32_MIN ? 0 : level,
+        .compressionLevel = lz4_level(level),
     };
     TRY(output_reserve(out, LZ4F_compressFrameBound(input.size, &preferences)));
-    size_t size =
-        LZ4F_compressFrame(out->data, out->capacity, input.data, input.size, &preferences);
+    size_t size = LZ4F_compressFrame(out->data + out->size, out->capacity - out->size, input.data,
+                                     input.size, &preferences);
     if (LZ4F_isError(size)) {
         return STATUS(INVALID);
     }
-    out->size = size;
+    out->size += size;
     return OK;
 }
 
 static status zstd_compress(int level, struct bytes input, struct output *out)
 {
     TRY(output_reserve(out, ZSTD_compressBound(input.size)));
-    size_t size = ZSTD_compress(out->data, out->capacity, input.data, input.size,
-                                level == INT32_MIN ? ZSTD_CLEVEL_DEFAULT : level);
+    size_t size = ZSTD_compress(out->data + out->size, out->capacity - out->size, input.data,
+                                input.size, level == INT32_MIN ? ZSTD_CLEVEL_DEFAULT : level);
     if (ZSTD_isError(size)) {
         return STATUS(INVALID);
     }
-    out->size = size;
+    out->size += size;
     return OK;
 }
 
@@ -356,9 +369,16 @@ static status compress_into(enum codec codec, int level, struct bytes input, str
 status codec_compress(enum codec codec, int level, struct bytes input, uint8_t **output,
                       size_t *size)
 {
+    return codec_compress_behind(codec, level, input, 0, output, size);
+}
+
+status codec_compress_behind(enum codec codec, int level, struct bytes input, uint32_t lead,
+                             uint8_t **output, size_t *size)
+{
     /* Twice the input and a little holds what any codec makes of data it cannot compress. */
-    struct output out = {.size_max = (size_t)input.size * 2 + OUTPUT_SIZE_SPARE};
-    out.capacity = OUTPUT_SIZE_FIRST;
+    struct output out = {.size = lead,
+                         .size_max = (size_t)lead + (size_t)input.size * 2 + OUTPUT_SIZE_SPARE};
+    out.capacity = MAX(OUTPUT_SIZE_FIRST, lead);
     out.data = malloc(out.capacity);
     if (out.data == NULL) {
         return STATUS(NO_MEMORY);

@@ -2,7 +2,7 @@
  * Record batches: validation, decompression, iteration; and the codecs alone.
  *
  *     0  u8  bit 0: length, magic and CRC are put right before; bit 1: compacted topic;
- *            bit 2: the bytes go to a codec alone; bits 4-6: which
+ *            bit 2: the bytes go to a codec alone; bit 3: the topic wants a codec; bits 4-6: which
  *     1      the batch
  */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define OPENED_SIZE_MAX ((size_t)1 << 20)
 #define SEED_SIZE_MAX   4096u
 
-enum flag { FLAG_MEND = 1, FLAG_COMPACTED = 2, FLAG_CODEC = 4 };
+enum flag { FLAG_MEND = 1, FLAG_COMPACTED = 2, FLAG_CODEC = 4, FLAG_RECOMPRESS = 8 };
 
 static void batch_mend(uint8_t *batch, uint32_t size)
 {
@@ -70,11 +70,43 @@ static void open_batch(const uint8_t *batch, const struct batch_header *header, 
                  "a batch that was opened and passed holds the records it counts");
 }
 
-static void judge(struct bytes input, bool compacted)
+/* What is stored is valid, reads as what was sent, and is in the codec that was asked for. */
+static void admit(struct bytes input, const struct batch_rules *rules, bool is_valid)
+{
+    struct batch_admitted admitted;
+    struct batch_fault fault;
+    bool passed = batch_admit(input, rules, &admitted, &fault) == KAFKA_NONE;
+    fuzz_require(is_valid || !passed, "only what is valid is admitted");
+    if (!passed) {
+        fuzz_require(admitted.rewritten == NULL, "what is refused holds no memory");
+        return;
+    }
+    fuzz_require(!rules->recompress ||
+                     (admitted.header.attributes & BATCH_CODEC_MASK) == rules->codec,
+                 "the topic's codec is kept");
+    if (admitted.rewritten != NULL) {
+        struct batch_header header;
+        fuzz_require(batch_validate(admitted.bytes, rules, &header, &fault) == KAFKA_NONE,
+                     "what was rewritten is valid");
+        fuzz_require(header.max_timestamp == admitted.header.max_timestamp &&
+                         header.record_count == admitted.header.record_count &&
+                         header.producer_id == admitted.header.producer_id &&
+                         header.base_sequence == admitted.header.base_sequence,
+                     "rewriting changes no other field");
+        open_batch(admitted.bytes.data, &header, true);
+    }
+    free(admitted.rewritten);
+}
+
+static void judge(struct bytes input, uint8_t flags)
 {
     struct batch_rules rules = {
         .size_max = 1u << 20,
-        .compacted = compacted,
+        .opened_size_max = OPENED_SIZE_MAX,
+        .compacted = (flags & FLAG_COMPACTED) != 0,
+        .recompress = (flags & FLAG_RECOMPRESS) != 0,
+        .codec = (enum codec)((flags >> 4) % CODEC_COUNT),
+        .level = INT32_MIN,
         .now_ms = 1700000000000,
         .timestamp_before_max = INT64_MAX,
         .timestamp_after_max = INT64_MAX,
@@ -85,11 +117,11 @@ static void judge(struct bytes input, bool compacted)
     if (status_is_ok(batch_header_read(input, &header))) {
         fuzz_require(header.size >= BATCH_HEADER_SIZE && header.size <= input.size,
                      "a header that can be walked on from ends inside the input");
-        bool is_opened = compacted || (header.attributes & BATCH_CODEC_MASK) == CODEC_NONE;
-        open_batch(input.data, &header, passed && is_opened);
+        open_batch(input.data, &header, passed);
     } else {
         fuzz_require(!passed, "a batch that passed has a header");
     }
+    admit(input, &rules, passed);
 }
 
 static void codec_alone(enum codec codec, struct bytes input)
@@ -133,6 +165,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct bytes plain = plain_batch(seed + 1);
     seed[0] = FLAG_MEND;
     seed_add("plain", seed, plain.size + 1);
+    seed[0] = FLAG_MEND | FLAG_RECOMPRESS | CODEC_ZSTD << 4;
+    seed_add("plain-to-zstd", seed, plain.size + 1);
     for (int codec = CODEC_GZIP; codec < CODEC_COUNT; codec++) {
         uint8_t packed[1 + SEED_SIZE_MAX];
         uint8_t *output = NULL;
@@ -148,6 +182,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         memcpy(packed + 1 + BATCH_HEADER_SIZE, output, size);
         seed_add(codec_name((enum codec)codec), packed, size + 1 + BATCH_HEADER_SIZE);
         char name[32];
+        packed[0] = (uint8_t)(FLAG_MEND | FLAG_RECOMPRESS | (codec % CODEC_ZSTD) << 4);
+        snprintf(name, sizeof(name), "from-%d", codec);
+        seed_add(name, packed, size + 1 + BATCH_HEADER_SIZE);
         snprintf(name, sizeof(name), "codec-%d", codec);
         packed[0] = (uint8_t)(FLAG_CODEC | codec << 4);
         memcpy(packed + 1, output, size);
@@ -172,7 +209,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if ((data[0] & FLAG_MEND) != 0 && input.size >= BATCH_HEADER_SIZE) {
             batch_mend(copy, input.size);
         }
-        judge(input, (data[0] & FLAG_COMPACTED) != 0);
+        judge(input, data[0]);
     }
     free(copy);
     return 0;

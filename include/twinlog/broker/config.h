@@ -48,6 +48,9 @@ struct broker_config {
     int64_t timestamp_before_ms_max;
     int64_t timestamp_after_ms_max;
     char compression_type[CONFIG_HOST_SIZE_MAX];
+    int64_t gzip_level;
+    int64_t lz4_level;
+    int64_t zstd_level;
     char cleanup_policy[CONFIG_HOST_SIZE_MAX];
     /* requests */
     int64_t request_size_max;
@@ -59,6 +62,7 @@ struct broker_config {
     int64_t fetch_memory_size;
     int64_t fetch_session_slots;
     int64_t producer_id_block_size;
+    int64_t batch_opened_size_max;
     /* the log */
     int64_t shard_count;
     int64_t journal_size;

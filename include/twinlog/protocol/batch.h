@@ -62,9 +62,6 @@ bool batch_crc_is_valid(const uint8_t *batch, const struct batch_header *header)
 /* Sets base offset and leader epoch in place; the CRC stays valid. */
 void batch_stamp(uint8_t *batch, int64_t base_offset, int32_t leader_epoch);
 
-/* A compressed batch that must be opened is refused beyond this many bytes. */
-#define BATCH_OPENED_SIZE_MAX ((size_t)64 * 1024 * 1024)
-
 /* What a topic demands of a batch from a client; see batch_validate. */
 struct batch_rules {
     uint32_t size_max;            /* max.message.bytes, as sent */
@@ -72,27 +69,71 @@ struct batch_rules {
     int64_t now_ms;               /* wall clock */
     int64_t timestamp_before_max; /* KIP-937, ms; INT64_MAX: unbounded */
     int64_t timestamp_after_max;
-    bool idempotence_only; /* transactional batches are refused */
-    bool zstd_refused;     /* Produce below version 7 (KIP-110) */
+    bool idempotence_only;  /* transactional batches are refused */
+    bool zstd_refused;      /* Produce below version 7 (KIP-110) */
+    size_t opened_size_max; /* bytes a compressed batch may have decompressed */
+    bool log_append_time;   /* the broker's clock replaces the timestamps: none is judged */
+    /* compression.type and its level; recompress false: producer. */
+    bool recompress;
+    enum codec codec;
+    int level;
 };
 
 /* What is wrong, for record_errors and error_message of ProduceResponse. */
 struct batch_fault {
-    int32_t record_index; /* -1: the batch as a whole */
-    const char *message;  /* static text */
+    int32_t record_index;  /* -1: the batch as a whole */
+    const char *message;   /* static text */
+    bool opened_too_large; /* over opened_size_max; a larger bound may judge otherwise */
 };
 
 /*
  * Checks one batch sent by a client as Kafka does: exactly one batch in `records` (Produce v3+),
  * magic 2, CRC, base offset 0, count = last offset delta + 1 > 0, no control bit, a known codec,
- * sizes, and the records inside where they must be opened (uncompressed, or compacted topic).
+ * sizes, and the records inside, for which a compressed batch is opened.
  * NONE, CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP,
  * UNSUPPORTED_COMPRESSION_TYPE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (transactional, but
- * idempotence_only) as Kafka answers them. A LogAppendTime topic sets both bounds to INT64_MAX.
- * `header` is filled as far as it could be read; on an error only its magic is meaningful.
+ * idempotence_only) as Kafka answers them.
+ * `header` is what was sent, but for the max timestamp, which is that of the records whatever was
+ * sent; on an error only its magic is meaningful.
  */
 enum kafka_error batch_validate(struct bytes records, const struct batch_rules *rules,
                                 struct batch_header *header, struct batch_fault *fault);
+
+/* A batch that passed, as the topic keeps it. */
+struct batch_admitted {
+    struct batch_header header;
+    struct bytes bytes;
+    uint8_t *rewritten; /* `bytes` is this (malloc, the caller's); NULL: it is what was sent */
+};
+
+/*
+ * Checks a batch as batch_validate() does and compresses it again when the topic wants another
+ * codec than the producer's. MESSAGE_TOO_LARGE also when it is larger than size_max then. When the
+ * header's max timestamp is not the one in `bytes` the caller is to batch_set_times().
+ */
+enum kafka_error batch_admit(struct bytes records, const struct batch_rules *rules,
+                             struct batch_admitted *admitted, struct batch_fault *fault);
+
+/*
+ * True when batch_admit() would take longer than a loop may stand still: by the size of a batch
+ * that must be opened or compressed. Looks at the header only, and says nothing about its validity.
+ */
+bool batch_is_heavy(struct bytes records, const struct batch_rules *rules);
+
+/* True when the bytes of the batch have another max timestamp than its header. */
+bool batch_times_differ(const uint8_t *batch, const struct batch_header *header);
+
+/* Writes the timestamp type and the max timestamp of the header into the batch, and the new CRC. */
+void batch_set_times(uint8_t *batch, struct batch_header *header);
+
+/*
+ * Writes the batch anew around `records` (uncompressed) in another codec, into *output (malloc; the
+ * caller frees it on OK), and brings attributes, size and CRC of the header up to date. The other
+ * fields stay: the records are what they were. NO_MEMORY; INVALID: the level; TOO_LARGE for a
+ * batch.
+ */
+MUST_USE status batch_rewrite(const uint8_t *batch, struct batch_header *header,
+                              struct bytes records, enum codec codec, int level, uint8_t **output);
 
 /* One record of a batch; views into the (decompressed) records. */
 struct record {

@@ -21,9 +21,14 @@ MUST_USE status codec_decompress(enum codec codec, struct bytes input, size_t si
                                  uint8_t **output, size_t *size);
 
 /*
- * Compresses `input` into *output (malloc; the caller frees it on OK). `level` INT32_MIN: default.
+ * Compresses `input` into *output (malloc; the caller frees it on OK). `level` counts as Kafka's
+ * compression.*.level do, INT32_MIN is the default. INVALID: the level; NO_MEMORY; UNSUPPORTED.
  */
 MUST_USE status codec_compress(enum codec codec, int level, struct bytes input, uint8_t **output,
                                size_t *size);
+
+/* The same behind `lead` bytes that are the caller's to fill; they count in *size. */
+MUST_USE status codec_compress_behind(enum codec codec, int level, struct bytes input,
+                                      uint32_t lead, uint8_t **output, size_t *size);
 
 #endif

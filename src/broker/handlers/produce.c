@@ -5,10 +5,12 @@
  * Only when that wait fails is the answer read again and its partitions given the error.
  *
  * A log that is full parks the request: its frame and the partitions that are done are kept, the
- * connection reads no further, and produce_resume() goes on where it stopped (I8).
+ * connection reads no further, and produce_resume() goes on where it stopped (I8). So does a batch
+ * that is long to open or to compress: a helper thread does that, and other connections go on.
  */
+#include <stdlib.h>
+
 #include "twinlog/core/assert.h"
-#include "twinlog/core/crc32c.h"
 #include "twinlog/core/trace.h"
 
 #include "../shard.h"
@@ -16,11 +18,37 @@
 #define ACKS_ALL  (-1)
 #define ACKS_NONE 0
 
-#define BATCH_CRC_OFFSET           17
-#define BATCH_ATTRIBUTES_OFFSET    21
-#define BATCH_MAX_TIMESTAMP_OFFSET 35
+#define ZSTD_VERSION_MIN 7 /* KIP-110 */
+
+/* No topic can have smaller segments; simulations have, and batches that are larger. */
+#define SEGMENT_SIZE_LEAST ((int64_t)1024 * 1024)
+
+/* A compressed batch that is larger opened is opened on a helper thread. */
+#define INLINE_OPENED_SIZE_MAX ((size_t)256 * 1024)
+/* So many are at a time: each holds up to twinlog.batch.opened.size.max, twice when rewritten. */
+#define OPENINGS_MAX          2u
+#define OPENED_SIZE_MAX_LEAST ((int64_t)64 * 1024 * 1024)
 
 typedef struct produce_response_partition_produce_response partition_response;
+
+/* How far a partition, or the request, got. */
+enum produce_step {
+    STEP_DONE,
+    STEP_NO_ROOM, /* the log is full */
+    STEP_OPEN,    /* the batch is to be opened on a helper thread; p->heavy says which */
+};
+
+/* A batch that a helper thread judges and perhaps rewrites. In the request's arena. */
+struct produce_opening {
+    struct io_job job;
+    struct request *request;
+    struct bytes records; /* in the kept frame */
+    struct batch_rules rules;
+    struct batch_admitted admitted;
+    struct batch_fault fault;
+    enum kafka_error error;
+    bool done;
+};
 
 /* One run over a request. */
 struct produce {
@@ -33,15 +61,18 @@ struct produce {
     uint64_t lsn; /* what to wait for; 0: nothing */
     uint32_t done_count;
     bool failed; /* a partition has an error */
-    bool parked;
+    enum produce_step step;
+    struct bytes heavy;              /* STEP_OPEN: the batch */
+    struct produce_opening *opening; /* of the first partition that is not done; or NULL */
 };
 
 /* What a parked request keeps in its arena. */
 struct produce_parked {
     uint64_t lsn;
+    struct produce_opening *opening; /* its result is not used yet; or NULL */
     uint32_t done_count;
     bool failed;
-    partition_response done[];
+    partition_response done[]; /* as many as the request has partitions */
 };
 
 /* ---------------------------------------------------------------- one partition */
@@ -92,6 +123,12 @@ static void partition_fail_record(struct produce *p, partition_response *out,
     }
 }
 
+static size_t opened_size_max(const struct broker_config *broker, const struct topic_config *topic)
+{
+    int64_t size = broker->batch_opened_size_max;
+    return (size_t)(size >= 0 ? size : MAX(4 * topic->message_size_max, OPENED_SIZE_MAX_LEAST));
+}
+
 static void rules_of_topic(struct produce *p, const struct topic *topic)
 {
     const struct topic_config *config = &topic->config;
@@ -99,32 +136,45 @@ static void rules_of_topic(struct produce *p, const struct topic *topic)
         .size_max = (uint32_t)config->message_size_max,
         .compacted = config->compacted,
         .now_ms = p->wall_ms,
-        .timestamp_before_max =
-            config->log_append_time ? INT64_MAX : config->timestamp_before_ms_max,
-        .timestamp_after_max = config->log_append_time ? INT64_MAX : config->timestamp_after_ms_max,
+        .timestamp_before_max = config->timestamp_before_ms_max,
+        .timestamp_after_max = config->timestamp_after_ms_max,
         .idempotence_only = true,
+        .zstd_refused = p->request->version < ZSTD_VERSION_MIN,
+        .opened_size_max = opened_size_max(p->shard->config, config),
+        .log_append_time = config->log_append_time,
+        .recompress = config->compression != COMPRESSION_AS_SENT,
+        .codec = config->compression == COMPRESSION_AS_SENT ? CODEC_NONE
+                                                            : (enum codec)config->compression,
+        .level = topic_config_level(config),
     };
 }
 
 /*
  * LogAppendTime: the batch carries the broker's clock as its largest timestamp, which readers take
- * for all its records. The received bytes are not ours to change, so this path copies.
+ * for all its records. And whatever the producer claimed, the largest timestamp is true. The
+ * received bytes are not ours to change, so they are copied. False: no memory.
  */
-static struct bytes batch_set_append_time(struct produce *p, struct bytes batch,
-                                          struct batch_header *header)
+static bool batch_correct_times(struct produce *p, const struct topic *topic,
+                                struct batch_admitted *admitted)
 {
-    uint8_t *copy = arena_alloc(&p->shard->scratch, batch.size);
-    if (copy == NULL) {
-        return BYTES_NULL;
+    struct batch_header *header = &admitted->header;
+    if (topic->config.log_append_time) {
+        header->attributes = (int16_t)(header->attributes | BATCH_LOG_APPEND_TIME);
+        header->max_timestamp = p->wall_ms;
+    } else if (!batch_times_differ(admitted->bytes.data, header)) {
+        return true;
     }
-    memcpy(copy, batch.data, batch.size);
-    header->attributes = (int16_t)(header->attributes | BATCH_LOG_APPEND_TIME);
-    header->max_timestamp = p->wall_ms;
-    store_be16(copy + BATCH_ATTRIBUTES_OFFSET, (uint16_t)header->attributes);
-    store_be64(copy + BATCH_MAX_TIMESTAMP_OFFSET, (uint64_t)header->max_timestamp);
-    header->crc = crc32c(0, copy + BATCH_ATTRIBUTES_OFFSET, batch.size - BATCH_ATTRIBUTES_OFFSET);
-    store_be32(copy + BATCH_CRC_OFFSET, header->crc);
-    return (struct bytes){copy, batch.size};
+    uint8_t *bytes = admitted->rewritten;
+    if (bytes == NULL) {
+        bytes = arena_alloc(&p->shard->scratch, admitted->bytes.size);
+        if (bytes == NULL) {
+            return false;
+        }
+        memcpy(bytes, admitted->bytes.data, admitted->bytes.size);
+        admitted->bytes.data = bytes;
+    }
+    batch_set_times(bytes, header);
+    return true;
 }
 
 /* What forbids an append to the topic before its batch is looked at. */
@@ -147,32 +197,35 @@ static enum kafka_error topic_judge(const struct produce *p, const struct topic 
     return KAFKA_NONE;
 }
 
-/* Appends a batch that passed. False: the log is full and nothing happened. */
-static bool partition_append(struct produce *p, const struct topic *topic,
-                             struct partition *partition, struct bytes batch,
-                             struct batch_header *header, partition_response *out)
+/* Appends a batch that passed. */
+static enum produce_step partition_append(struct produce *p, const struct topic *topic,
+                                          struct partition *partition,
+                                          struct batch_admitted *admitted, partition_response *out)
 {
-    if (topic->config.log_append_time) {
-        batch = batch_set_append_time(p, batch, header);
-        if (bytes_is_null(batch)) {
-            partition_fail(p, out, KAFKA_UNKNOWN_SERVER_ERROR, "out of memory");
-            return true;
-        }
+    if (admitted->bytes.size > MAX(topic->config.segment_size, SEGMENT_SIZE_LEAST)) {
+        partition_fail(p, out, KAFKA_RECORD_LIST_TOO_LARGE,
+                       "the batch is larger than segment.bytes");
+        return STEP_DONE;
+    }
+    if (!batch_correct_times(p, topic, admitted)) {
+        partition_fail(p, out, KAFKA_UNKNOWN_SERVER_ERROR, "out of memory");
+        return STEP_DONE;
     }
     struct log_appended appended;
-    status result = log_append(p->shard->log, partition, batch, header, &appended);
+    status result =
+        log_append(p->shard->log, partition, admitted->bytes, &admitted->header, &appended);
     if (result.code == STATUS_FULL) {
-        return false;
+        return STEP_NO_ROOM;
     }
     if (!status_is_ok(result)) {
         partition_fail(p, out, error_of_status(result), status_text(result));
-        return true;
+        return STEP_DONE;
     }
     enum kafka_error error = error_of_verdict(appended.verdict);
     if (error != KAFKA_NONE) {
         partition_fail(p, out, error, kafka_error_text(error));
         partition_tell_log_start(out, partition);
-        return true;
+        return STEP_DONE;
     }
     out->base_offset = appended.base_offset;
     out->log_append_time_ms = topic->config.log_append_time && appended.verdict == LOG_APPENDED
@@ -180,15 +233,73 @@ static bool partition_append(struct produce *p, const struct topic *topic,
                                   : appended.log_append_time_ms;
     out->log_start_offset = log_partition_offsets(partition).log_start;
     p->lsn = MAX(p->lsn, appended.lsn);
-    return true;
+    return STEP_DONE;
 }
 
-/* False: the log is full and nothing happened. */
-static bool produce_partition(struct produce *p, const struct topic *topic,
-                              enum kafka_error topic_error, const char *topic_message,
-                              const struct produce_request_partition_produce_data *data,
-                              partition_response *out)
+/*
+ * Judges a batch where the loop may wait for it. False: a helper thread must do it. What opens to
+ * more than it seemed is given up here and begun again there.
+ */
+static bool partition_admit(struct produce *p, struct bytes records,
+                            struct batch_admitted *admitted, struct batch_fault *fault,
+                            enum kafka_error *error)
 {
+    const size_t opened_max = p->rules.opened_size_max;
+    if (batch_is_heavy(records, &p->rules)) {
+        return false;
+    }
+    p->rules.opened_size_max = MIN(opened_max, INLINE_OPENED_SIZE_MAX);
+    *error = batch_admit(records, &p->rules, admitted, fault);
+    p->rules.opened_size_max = opened_max;
+    return !fault->opened_too_large || opened_max <= INLINE_OPENED_SIZE_MAX;
+}
+
+/* Nothing happened unless the step is DONE. */
+static enum produce_step partition_judge_and_append(struct produce *p, const struct topic *topic,
+                                                    struct partition *partition,
+                                                    struct bytes records, partition_response *out)
+{
+    struct batch_admitted admitted;
+    struct batch_fault fault;
+    enum kafka_error error;
+    struct produce_opening *opening = p->opening;
+    if (opening != NULL) {
+        admitted = opening->admitted;
+        fault = opening->fault;
+        error = opening->error;
+    } else if (!partition_admit(p, records, &admitted, &fault, &error)) {
+        p->heavy = records;
+        return STEP_OPEN;
+    }
+    enum produce_step step = STEP_DONE;
+    if (error != KAFKA_NONE) {
+        partition_fail_record(p, out, error, &fault);
+        partition_tell_log_start(out, partition);
+    } else {
+        step = partition_append(p, topic, partition, &admitted, out);
+    }
+    if (opening == NULL) {
+        free(admitted.rewritten);
+    }
+    return step;
+}
+
+/* What was opened for a partition is used, or of no use. */
+static void opening_free(struct produce_opening *opening)
+{
+    if (opening != NULL) {
+        free(opening->admitted.rewritten);
+        opening->admitted.rewritten = NULL;
+    }
+}
+
+static enum produce_step
+produce_partition(struct produce *p, const struct topic *topic, enum kafka_error topic_error,
+                  const char *topic_message,
+                  const struct produce_request_partition_produce_data *data,
+                  partition_response *out)
+{
+    enum produce_step step = STEP_DONE;
     *out = produce_response_partition_produce_response_default;
     out->index = data->index;
     struct partition *partition = topic == NULL ? NULL : topic_partition(topic, data->index);
@@ -197,17 +308,14 @@ static bool produce_partition(struct produce *p, const struct topic *topic,
     }
     if (topic_error != KAFKA_NONE) {
         partition_fail(p, out, topic_error, topic_message);
-        return true;
+    } else {
+        step = partition_judge_and_append(p, topic, partition, data->records, out);
     }
-    struct batch_header header;
-    struct batch_fault fault = {.record_index = -1};
-    enum kafka_error error = batch_validate(data->records, &p->rules, &header, &fault);
-    if (error != KAFKA_NONE) {
-        partition_fail_record(p, out, error, &fault);
-        partition_tell_log_start(out, partition);
-        return true;
+    if (step == STEP_DONE) {
+        opening_free(p->opening);
+        p->opening = NULL;
     }
-    return partition_append(p, topic, partition, data->records, &header, out);
+    return step;
 }
 
 /* ---------------------------------------------------------------- all partitions */
@@ -227,10 +335,10 @@ static struct topic *produce_find_topic(struct produce *p,
 
 /*
  * Partitions that were done before a park are not done again; `resumed` holds their answers.
- * False: the log is full; p->done_count says how far it got.
+ * p->done_count says how far it got.
  */
-static bool produce_topic(struct produce *p, int32_t topic_index,
-                          const struct produce_parked *resumed, uint32_t *position)
+static enum produce_step produce_topic(struct produce *p, int32_t topic_index,
+                                       const struct produce_parked *resumed, uint32_t *position)
 {
     const struct produce_request_topic_produce_data *data = &p->message.topic_data[topic_index];
     struct produce_response_topic_produce_response *out = &p->response.responses[topic_index];
@@ -246,13 +354,14 @@ static bool produce_topic(struct produce *p, int32_t topic_index,
             out->partition_responses[i] = resumed->done[*position];
             continue;
         }
-        if (!produce_partition(p, topic, error, message, &data->partition_data[i],
-                               &out->partition_responses[i])) {
-            return false;
+        enum produce_step step = produce_partition(
+            p, topic, error, message, &data->partition_data[i], &out->partition_responses[i]);
+        if (step != STEP_DONE) {
+            return step;
         }
         p->done_count++;
     }
-    return true;
+    return STEP_DONE;
 }
 
 static status produce_response_init(struct produce *p)
@@ -382,17 +491,94 @@ static enum net_verdict produce_finish(struct produce *p)
 
 static void produce_resume(struct request *request);
 
-/* Keeps what is done so far; request->body is kept memory already. */
-static bool produce_park(struct produce *p, const struct produce_parked *resumed)
+static void openings_start(struct shard *shard);
+
+static void opening_work(struct io_job *job)
 {
-    uint32_t before = resumed == NULL ? 0 : resumed->done_count;
-    uint32_t count = before + p->done_count;
+    struct produce_opening *opening = job->context;
+    opening->error =
+        batch_admit(opening->records, &opening->rules, &opening->admitted, &opening->fault);
+}
+
+/* Whoever waits for room was here before. */
+static void opening_on_done(struct io_job *job)
+{
+    struct produce_opening *opening = job->context;
+    struct shard *shard = opening->request->shard;
+    opening->done = true;
+    shard->opening_count--;
+    openings_start(shard);
+    if (list_is_empty(&shard->room_waits)) {
+        produce_resume(opening->request);
+    } else {
+        request_wait_room(opening->request, produce_resume);
+    }
+}
+
+/* The only place a batch is given to a helper thread: what it takes in memory is bounded here. */
+static void openings_start(struct shard *shard)
+{
+    while (shard->opening_count < OPENINGS_MAX && !list_is_empty(&shard->opening_waits)) {
+        struct list_node *node = list_pop_front(&shard->opening_waits);
+        struct produce_opening *opening = CONTAINER_OF(node, struct produce_opening, job.link);
+        opening->job.context = opening;
+        shard->opening_count++;
+        io_offload(shard->io, IO_LANE_READ, &opening->job, opening_work, opening_on_done);
+    }
+}
+
+static void produce_cleanup(struct request *request)
+{
+    const struct produce_parked *parked = request->state;
+    opening_free(parked->opening);
+}
+
+/* Room for all partitions, made once: a request may park before each. */
+static struct produce_parked *produce_parked_of(struct produce *p)
+{
+    if (p->request->state != NULL) {
+        return p->request->state;
+    }
+    size_t count = 0;
+    for (int32_t i = 0; i < p->response.responses_count; i++) {
+        count += (size_t)p->response.responses[i].partition_responses_count;
+    }
     struct produce_parked *parked = arena_alloc(
-        request_arena(p->request), sizeof(*parked) + (size_t)count * sizeof(partition_response));
+        request_arena(p->request), sizeof(*parked) + count * sizeof(partition_response));
+    if (parked != NULL) {
+        *parked = (struct produce_parked){0};
+        p->request->state = parked;
+        p->request->cleanup = produce_cleanup;
+    }
+    return parked;
+}
+
+static bool produce_open(struct produce *p, struct produce_parked *parked)
+{
+    struct produce_opening *opening = arena_alloc(request_arena(p->request), sizeof(*opening));
+    if (opening == NULL) {
+        return false;
+    }
+    *opening =
+        (struct produce_opening){.request = p->request, .records = p->heavy, .rules = p->rules};
+    parked->opening = opening;
+    list_push_back(&p->shard->opening_waits, &opening->job.link);
+    openings_start(p->shard);
+    return true;
+}
+
+/* Keeps what is done so far; request->body, and what views it, is kept memory already. */
+static bool produce_park(struct produce *p)
+{
+    struct produce_parked *parked = produce_parked_of(p);
     if (parked == NULL) {
         return false;
     }
-    *parked = (struct produce_parked){.lsn = p->lsn, .done_count = count, .failed = p->failed};
+    const uint32_t count = parked->done_count + p->done_count;
+    parked->lsn = p->lsn;
+    parked->failed = p->failed;
+    parked->done_count = count;
+    parked->opening = p->opening;
     uint32_t position = 0;
     for (int32_t i = 0; i < p->response.responses_count; i++) {
         const struct produce_response_topic_produce_response *topic = &p->response.responses[i];
@@ -400,7 +586,9 @@ static bool produce_park(struct produce *p, const struct produce_parked *resumed
             parked->done[position++] = topic->partition_responses[j];
         }
     }
-    p->request->state = parked;
+    if (p->step == STEP_OPEN) {
+        return produce_open(p, parked);
+    }
     request_wait_room(p->request, produce_resume);
     return true;
 }
@@ -417,6 +605,8 @@ static bool produce_run(struct produce *p, const struct produce_parked *resumed)
     if (resumed != NULL) {
         p->lsn = resumed->lsn;
         p->failed = resumed->failed;
+        p->opening = resumed->opening;
+        ASSERT(p->opening == NULL || p->opening->done);
     }
     if (p->message.acks < ACKS_ALL || p->message.acks > 1) {
         produce_fail_all(p, KAFKA_INVALID_REQUIRED_ACKS);
@@ -432,8 +622,8 @@ static bool produce_run(struct produce *p, const struct produce_parked *resumed)
     }
     uint32_t position = 0;
     for (int32_t i = 0; i < p->response.responses_count; i++) {
-        if (!produce_topic(p, i, resumed, &position)) {
-            p->parked = true;
+        p->step = produce_topic(p, i, resumed, &position);
+        if (p->step != STEP_DONE) {
             break;
         }
     }
@@ -444,13 +634,37 @@ static void produce_resume(struct request *request)
 {
     struct shard *shard = request->shard; /* An answered request may be gone. */
     struct produce p = {.shard = shard, .request = request};
-    const struct produce_parked *resumed = request->state;
-    if (!produce_run(&p, resumed) || (p.parked && !produce_park(&p, resumed))) {
+    struct produce_parked *resumed = request->state;
+    bool ran = produce_run(&p, resumed);
+    if (resumed != NULL) {
+        resumed->opening = p.opening;
+    }
+    if (!ran || (p.step != STEP_DONE && !produce_park(&p))) {
         request_close(request, "no memory to go on");
-    } else if (!p.parked) {
+    } else if (p.step == STEP_DONE) {
         (void)produce_finish(&p);
     }
     arena_reset(&shard->scratch);
+}
+
+/* The connection reads no further until this request is through (I8). */
+static enum net_verdict produce_hold(struct produce *p, bool behind)
+{
+    struct request *request = p->request;
+    const uint8_t *received = request->body.data;
+    net_request_hold(&request->net);
+    request->body = net_request_keep(&request->net, request->body);
+    if (bytes_is_null(request->body)) {
+        return request_refuse(request, "no memory to keep the request");
+    }
+    if (behind) {
+        request_wait_room(request, produce_resume);
+        return NET_TAKEN;
+    }
+    if (p->step == STEP_OPEN) {
+        p->heavy.data = request->body.data + (p->heavy.data - received);
+    }
+    return produce_park(p) ? NET_TAKEN : request_refuse(request, "no memory to park");
 }
 
 enum net_verdict handle_produce(struct shard *shard, struct request *request)
@@ -461,18 +675,5 @@ enum net_verdict handle_produce(struct shard *shard, struct request *request)
     if (!behind && !produce_run(&p, NULL)) {
         return NET_CLOSE;
     }
-    if (!behind && !p.parked) {
-        return produce_finish(&p);
-    }
-    /* The connection reads no further until this request is through. */
-    net_request_hold(&request->net);
-    request->body = net_request_keep(&request->net, request->body);
-    if (bytes_is_null(request->body)) {
-        return request_refuse(request, "no memory to keep the request");
-    }
-    if (behind) {
-        request_wait_room(request, produce_resume);
-        return NET_TAKEN;
-    }
-    return produce_park(&p, NULL) ? NET_TAKEN : request_refuse(request, "no memory to park");
+    return !behind && p.step == STEP_DONE ? produce_finish(&p) : produce_hold(&p, behind);
 }

@@ -68,8 +68,17 @@ static void topic_settings_are_judged_and_taken_over(void **state)
         {"message.timestamp.type", "LogAppendTime", STATUS_OK},
         {"message.timestamp.type", "logappendtime", STATUS_INVALID},
         {"compression.type", "producer", STATUS_OK},
-        {"compression.type", "zstd", STATUS_INVALID},
+        {"compression.type", "zstd", STATUS_OK},
+        {"compression.type", "uncompressed", STATUS_OK},
+        {"compression.type", "none", STATUS_INVALID},
         {"compression.type", "rar", STATUS_INVALID},
+        {"compression.gzip.level", "-1", STATUS_OK},
+        {"compression.gzip.level", "0", STATUS_INVALID},
+        {"compression.gzip.level", "10", STATUS_INVALID},
+        {"compression.lz4.level", "0", STATUS_INVALID},
+        {"compression.lz4.level", "17", STATUS_OK},
+        {"compression.zstd.level", "-131072", STATUS_OK},
+        {"compression.zstd.level", "23", STATUS_INVALID},
         {"min.cleanable.dirty.ratio", "0.5", STATUS_OK},
         {"min.cleanable.dirty.ratio", "nan", STATUS_INVALID},
         {"min.cleanable.dirty.ratio", "1.5", STATUS_INVALID},
@@ -101,6 +110,48 @@ static void topic_settings_are_judged_and_taken_over(void **state)
         topic_config_set(&config, bytes_of("retention.ms"), BYTES_NULL, message, sizeof(message))
             .code,
         STATUS_INVALID);
+}
+
+static void a_compression_brings_its_own_level(void **state)
+{
+    static const struct {
+        const char *type;
+        int64_t compression;
+        int level;
+    } cases[] = {
+        {"producer", COMPRESSION_AS_SENT, INT32_MIN},
+        {"uncompressed", CODEC_NONE, INT32_MIN},
+        {"gzip", CODEC_GZIP, 2},
+        {"snappy", CODEC_SNAPPY, INT32_MIN},
+        {"lz4", CODEC_LZ4, 3},
+        {"zstd", CODEC_ZSTD, -4},
+    };
+    struct broker_config broker;
+    struct topic_config config;
+    struct config_report report = {0};
+    char message[512];
+    broker_config_init(&broker);
+    topic_config_init(&config, &broker);
+    assert_int_equal(config.compression, COMPRESSION_AS_SENT);
+    /* As the broker's defaults they are the topic's. */
+    assert_int_equal(broker_config_parse(&broker,
+                                         bytes_of("compression.type=zstd\n"
+                                                  "compression.gzip.level=2\n"
+                                                  "compression.lz4.level=3\n"
+                                                  "compression.zstd.level=-4\n"),
+                                         &report)
+                         .code,
+                     STATUS_OK);
+    topic_config_init(&config, &broker);
+    assert_int_equal(config.compression, CODEC_ZSTD);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_int_equal(topic_config_set(&config, bytes_of("compression.type"),
+                                          bytes_of(cases[i].type), message, sizeof(message))
+                             .code,
+                         STATUS_OK);
+        assert_int_equal(config.compression, cases[i].compression);
+        assert_int_equal(topic_config_level(&config), cases[i].level);
+    }
 }
 
 static void topic_defaults_are_valid_and_come_from_the_broker(void **state)
@@ -150,6 +201,7 @@ int main(void)
         cmocka_unit_test(every_api_of_the_schema_is_served),
         cmocka_unit_test(topic_names_follow_kafkas_rules),
         cmocka_unit_test(topic_settings_are_judged_and_taken_over),
+        cmocka_unit_test(a_compression_brings_its_own_level),
         cmocka_unit_test(topic_defaults_are_valid_and_come_from_the_broker),
         cmocka_unit_test(leader_epochs_are_fenced_both_ways),
     };

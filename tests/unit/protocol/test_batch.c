@@ -18,7 +18,10 @@ struct fixture {
     uint32_t size;
 };
 
+#define OPENED_SIZE_MAX (1u << 20)
+
 static const struct batch_rules open_rules = {.size_max = 1024,
+                                              .opened_size_max = OPENED_SIZE_MAX,
                                               .now_ms = NOW,
                                               .timestamp_before_max = INT64_MAX,
                                               .timestamp_after_max = INT64_MAX};
@@ -324,23 +327,57 @@ static void a_compacted_topic_needs_keys_even_inside_compression(void **state)
         f.buffer[BATCH_HEADER_SIZE] ^= 0x55;
         f.buffer[f.size - 1] ^= 0x55;
         seal(&f);
-        assert_int_equal(validate(&f, &compacted, &fault), KAFKA_INVALID_RECORD);
+        assert_int_equal(validate(&f, &open_rules, &fault), KAFKA_INVALID_RECORD);
         free(small);
     }
 }
 
-static void a_batch_that_explodes_when_opened_is_too_large(void **state)
+/* Consumers could not get past such a batch, so Kafka opens what is compressed; so do we. */
+static void faults_inside_compression_are_found(void **state)
+{
+    static const uint8_t records[] = {0x0e, 0, 0, 0, 2, 'a', 1, 0, 0x0e, 0, 20, 2, 2, 'b', 1, 0};
+    struct batch_rules strict = open_rules;
+    strict.timestamp_after_max = 9;
+    for (enum codec codec = CODEC_GZIP; codec < CODEC_COUNT; codec++) {
+        struct fixture f;
+        struct batch_fault fault;
+        uint8_t *small;
+        size_t size;
+        struct bytes inside = {records, sizeof(records)};
+        assert_true(status_is_ok(codec_compress(codec, INT32_MIN, inside, &small, &size)));
+        build_around(&f, small, (uint32_t)size, 2, (int16_t)codec);
+        seal(&f);
+        assert_int_equal(validate(&f, &open_rules, &fault), KAFKA_NONE);
+        assert_int_equal(validate(&f, &strict, &fault), KAFKA_INVALID_TIMESTAMP);
+        assert_int_equal(fault.record_index, 1);
+        strict.log_append_time = true;
+        assert_int_equal(validate(&f, &strict, &fault), KAFKA_NONE);
+        strict.log_append_time = false;
+        for (int32_t count = 1; count <= 3; count += 2) {
+            build_around(&f, small, (uint32_t)size, count, (int16_t)codec);
+            seal(&f);
+            assert_int_equal(validate(&f, &open_rules, &fault), KAFKA_INVALID_RECORD);
+            assert_int_equal(fault.record_index, count == 1 ? -1 : 2);
+        }
+        build_around(&f, "", 0, 2, (int16_t)codec);
+        seal(&f);
+        assert_int_equal(validate(&f, &open_rules, &fault), KAFKA_INVALID_RECORD);
+        free(small);
+    }
+}
+
+static void check_explosion(enum codec codec)
 {
     struct batch_rules rules = open_rules;
     rules.size_max = 1 << 20;
-    uint32_t zeros_size = (uint32_t)BATCH_OPENED_SIZE_MAX + 1;
+    uint32_t zeros_size = OPENED_SIZE_MAX + 1;
     struct bytes zeros = {calloc(1, zeros_size), zeros_size};
     uint8_t *small;
     size_t size;
-    assert_true(status_is_ok(codec_compress(CODEC_ZSTD, INT32_MIN, zeros, &small, &size)));
+    assert_true(status_is_ok(codec_compress(codec, INT32_MIN, zeros, &small, &size)));
     uint8_t *batch = malloc(BATCH_HEADER_SIZE + size);
     struct fixture f;
-    build_around(&f, "", 0, 2, CODEC_ZSTD);
+    build_around(&f, "", 0, 2, (int16_t)codec);
     memcpy(batch, f.buffer, BATCH_HEADER_SIZE);
     memcpy(batch + BATCH_HEADER_SIZE, small, size);
     uint32_t batch_size = BATCH_HEADER_SIZE + (uint32_t)size;
@@ -349,15 +386,27 @@ static void a_batch_that_explodes_when_opened_is_too_large(void **state)
     struct batch_header header;
     struct batch_fault fault;
     struct bytes view = {batch, batch_size};
-    assert_int_equal(batch_validate(view, &rules, &header, &fault), KAFKA_NONE);
-    rules.compacted = true;
+    /* Zeros are no records, but that shows only where they are allowed to be opened. */
+    rules.opened_size_max = zeros_size;
+    assert_int_equal(batch_validate(view, &rules, &header, &fault), KAFKA_INVALID_RECORD);
+    assert_false(fault.opened_too_large);
+    rules.opened_size_max = OPENED_SIZE_MAX;
     assert_int_equal(batch_validate(view, &rules, &header, &fault), KAFKA_MESSAGE_TOO_LARGE);
+    assert_true(fault.opened_too_large);
     rules.zstd_refused = true;
     assert_int_equal(batch_validate(view, &rules, &header, &fault),
-                     KAFKA_UNSUPPORTED_COMPRESSION_TYPE);
+                     codec == CODEC_ZSTD ? KAFKA_UNSUPPORTED_COMPRESSION_TYPE
+                                         : KAFKA_MESSAGE_TOO_LARGE);
     free(batch);
     free(small);
     free((void *)(uintptr_t)zeros.data);
+}
+
+static void a_batch_that_explodes_when_opened_is_too_large(void **state)
+{
+    for (enum codec codec = CODEC_GZIP; codec < CODEC_COUNT; codec++) {
+        check_explosion(codec);
+    }
 }
 
 static void damage_behind_a_good_checksum_never_crashes(void **state)
@@ -454,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_future_record_behind_a_modest_header_is_found),
         cmocka_unit_test(malformed_records_name_themselves),
         cmocka_unit_test(a_compacted_topic_needs_keys_even_inside_compression),
+        cmocka_unit_test(faults_inside_compression_are_found),
         cmocka_unit_test(a_batch_that_explodes_when_opened_is_too_large),
         cmocka_unit_test(damage_behind_a_good_checksum_never_crashes),
         cmocka_unit_test(a_builder_without_room_is_full_and_keeps_what_it_has),

@@ -231,6 +231,7 @@ static void batches_of_every_codec(void **state)
                                                  GOLDEN_BATCH_SNAPPY, GOLDEN_BATCH_LZ4,
                                                  GOLDEN_BATCH_ZSTD};
     const struct batch_rules rules = {.size_max = 1 << 20,
+                                      .opened_size_max = 1 << 20,
                                       .now_ms = 1700000000000,
                                       .timestamp_before_max = INT64_MAX,
                                       .timestamp_after_max = 3600000};
