@@ -58,8 +58,8 @@ bool log_enter(struct log *log, struct partition *partition, const struct journa
 {
     struct chunk *chunk = place->chunk;
     if (header->producer_id >= 0 &&
-        !status_is_ok(producer_append(&partition->producers, header, partition->log_end, place->lsn,
-                                      header->max_timestamp))) {
+        !status_is_ok(
+            producer_append(&partition->producers, header, partition->log_end, place->lsn))) {
         return false;
     }
     int64_t end_offset = partition->log_end + header->last_offset_delta + 1;

@@ -13,15 +13,17 @@
  *
  *     u32 producers
  *     per producer: i64 id, i64 last timestamp (ms), i16 epoch, u8 window count, then per batch,
- *                   oldest first: i32 first sequence, i32 last sequence, i64 base offset
+ *                   oldest first: i32 first sequence, i32 last sequence, i64 base offset,
+ *                   i64 timestamp (ms)
  */
 #define PRODUCER_HEAD_SIZE  19u
-#define PRODUCER_BATCH_SIZE 16u
+#define PRODUCER_BATCH_SIZE 24u
 
 struct producer_batch {
     int32_t first_sequence;
     int32_t last_sequence;
     int64_t base_offset;
+    int64_t timestamp_ms; /* the largest of its records */
 };
 
 /* A batch appended and not yet committed; in two FIFOs, both in LSN order. */
@@ -31,7 +33,6 @@ struct producer_pending {
     struct producer *producer;
     struct producer_batch batch;
     uint64_t lsn;
-    int64_t timestamp_ms;
     int16_t epoch;
 };
 
@@ -70,6 +71,14 @@ static bool batch_matches(const struct producer_batch *batch, int32_t first, int
     return batch->first_sequence == first && batch->last_sequence == last;
 }
 
+static void original_take(const struct producer_batch *batch, uint64_t lsn,
+                          struct log_appended *original)
+{
+    original->base_offset = batch->base_offset;
+    original->log_append_time_ms = batch->timestamp_ms;
+    original->lsn = lsn;
+}
+
 /* Looks for the same sequences among the last five batches, overlay included. */
 static bool duplicate_find(const struct producer *producer, int16_t epoch, int32_t first,
                            int32_t last, struct log_appended *original)
@@ -79,15 +88,14 @@ static bool duplicate_find(const struct producer *producer, int16_t epoch, int32
          node != &producer->pending.head && left > 0; node = node->prev, left--) {
         struct producer_pending *pending = CONTAINER_OF(node, struct producer_pending, in_producer);
         if (pending->epoch == epoch && batch_matches(&pending->batch, first, last)) {
-            original->base_offset = pending->batch.base_offset;
-            original->lsn = log_mutation_is(MUTATION_EARLY_DUPLICATE) ? 0 : pending->lsn;
+            original_take(&pending->batch,
+                          log_mutation_is(MUTATION_EARLY_DUPLICATE) ? 0 : pending->lsn, original);
             return true;
         }
     }
     for (unsigned i = producer->window_count; i > 0 && left > 0; i--, left--) {
         if (producer->epoch == epoch && batch_matches(&producer->window[i - 1], first, last)) {
-            original->base_offset = producer->window[i - 1].base_offset;
-            original->lsn = 0;
+            original_take(&producer->window[i - 1], 0, original);
             return true;
         }
     }
@@ -160,7 +168,7 @@ static struct producer_pending *pending_take(struct producer_table *table)
 }
 
 status producer_append(struct producer_table **table, const struct batch_header *header,
-                       int64_t base_offset, uint64_t lsn, int64_t now_ms)
+                       int64_t base_offset, uint64_t lsn)
 {
     if (header->producer_id < 0) {
         return OK;
@@ -187,8 +195,8 @@ status producer_append(struct producer_table **table, const struct batch_header 
     pending->batch.first_sequence = header->base_sequence;
     pending->batch.last_sequence = sequence_add(header->base_sequence, header->last_offset_delta);
     pending->batch.base_offset = base_offset;
+    pending->batch.timestamp_ms = header->max_timestamp;
     pending->lsn = lsn;
-    pending->timestamp_ms = now_ms;
     pending->epoch = header->producer_epoch;
     struct list_node *newest = list_last(&(*table)->pending);
     ASSERT(newest == NULL || CONTAINER_OF(newest, struct producer_pending, in_table)->lsn <= lsn);
@@ -197,9 +205,22 @@ status producer_append(struct producer_table **table, const struct batch_header 
     return OK;
 }
 
+/*
+ * A batch that does not follow the last one was accepted because the producer had been forgotten.
+ * Replay from a checkpoint of before that meets it with the old window: it starts a new one there
+ * too, so that state is the same whether or not there was a restart.
+ */
+static bool window_is_followed(const struct producer *producer,
+                               const struct producer_pending *pending)
+{
+    return producer->epoch == pending->epoch && producer->window_count > 0 &&
+           pending->batch.first_sequence ==
+               sequence_add(producer->window[producer->window_count - 1].last_sequence, 1);
+}
+
 static void window_push(struct producer *producer, const struct producer_pending *pending)
 {
-    if (producer->epoch != pending->epoch) {
+    if (!window_is_followed(producer, pending)) {
         producer->epoch = pending->epoch;
         producer->window_count = 0;
     }
@@ -209,7 +230,7 @@ static void window_push(struct producer *producer, const struct producer_pending
         producer->window_count--;
     }
     producer->window[producer->window_count++] = pending->batch;
-    producer->timestamp_ms = pending->timestamp_ms;
+    producer->timestamp_ms = pending->batch.timestamp_ms;
 }
 
 static void pending_remove(struct producer_table *table, struct producer_pending *pending)
@@ -294,6 +315,7 @@ static uint8_t *producer_encode_one(const struct producer *producer, uint8_t *to
         store_le32(to, (uint32_t)producer->window[i].first_sequence);
         store_le32(to + 4, (uint32_t)producer->window[i].last_sequence);
         store_le64(to + 8, (uint64_t)producer->window[i].base_offset);
+        store_le64(to + 16, (uint64_t)producer->window[i].timestamp_ms);
         to += PRODUCER_BATCH_SIZE;
     }
     return to;
@@ -342,6 +364,7 @@ static status producer_decode_one(struct bytes *input, struct producer_table *ta
         producer->window[i].first_sequence = (int32_t)load_le32(at);
         producer->window[i].last_sequence = (int32_t)load_le32(at + 4);
         producer->window[i].base_offset = (int64_t)load_le64(at + 8);
+        producer->window[i].timestamp_ms = (int64_t)load_le64(at + 16);
     }
     input->data += size;
     input->size -= size;

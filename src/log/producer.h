@@ -18,7 +18,8 @@ struct producer_table; /* NULL is an empty table */
  * Judges a batch against committed state and overlay together, as Kafka's ProducerAppendInfo does:
  * a producer id that the partition does not know may start with any sequence; a new epoch starts
  * at 0; sequences wrap from INT32_MAX to 0; one of the last five batches again is LOG_DUPLICATE
- * (`original` gets its base offset, and its LSN or 0 when it is committed). Nothing is changed.
+ * (`original` gets its base offset, its largest timestamp, which is what Kafka answers as the time
+ * of append then, and its LSN or 0 when it is committed). Nothing is changed.
  * Batches without a producer id are LOG_APPENDED.
  */
 enum log_verdict producer_judge(const struct producer_table *table,
@@ -26,7 +27,7 @@ enum log_verdict producer_judge(const struct producer_table *table,
 
 /* Adds an accepted batch to the overlay. NO_MEMORY: nothing changed. */
 MUST_USE status producer_append(struct producer_table **table, const struct batch_header *header,
-                                int64_t base_offset, uint64_t lsn, int64_t now_ms);
+                                int64_t base_offset, uint64_t lsn);
 
 /* Everything appended up to `lsn` is committed: moves it from the overlay to the state. */
 void producer_commit(struct producer_table *table, uint64_t lsn);

@@ -213,7 +213,7 @@ struct log_appended {
     enum log_verdict verdict;
     int64_t base_offset;
     uint64_t lsn;               /* wait for this one */
-    int64_t log_append_time_ms; /* -1 unless the batch has LogAppendTime */
+    int64_t log_append_time_ms; /* of a duplicate: the original's largest timestamp; else -1 */
 };
 
 /*
