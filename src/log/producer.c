@@ -1,6 +1,9 @@
 #include "producer.h"
 
 #include <stdlib.h>
+
+/* A failed allocation of a hash table is reported by the element, not by leaving the process. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "twinlog/core/assert.h"
@@ -48,8 +51,9 @@ struct producer {
 
 struct producer_table {
     struct producer *by_id;
-    struct list pending; /* of all producers, in LSN order */
-    struct list spare;   /* pending nodes for reuse */
+    struct producer *cursor; /* the expiry walk goes on here */
+    struct list pending;     /* of all producers, in LSN order */
+    struct list spare;       /* pending nodes for reuse */
 };
 
 static int32_t sequence_add(int32_t sequence, int32_t delta)
@@ -154,6 +158,10 @@ static struct producer *producer_add(struct producer_table *table, int64_t id)
         producer->epoch = -1;
         list_init(&producer->pending);
         HASH_ADD(hh, table->by_id, id, sizeof(producer->id), producer);
+        if (producer->hh.tbl == NULL) {
+            free(producer);
+            return NULL;
+        }
     }
     return producer;
 }
@@ -258,6 +266,9 @@ void producer_commit(struct producer_table *table, uint64_t lsn)
 
 static void producer_free(struct producer_table *table, struct producer *producer)
 {
+    if (table->cursor == producer) {
+        table->cursor = producer->hh.next;
+    }
     HASH_DEL(table->by_id, producer);
     free(producer);
 }
@@ -278,19 +289,25 @@ void producer_drop_pending(struct producer_table *table)
     }
 }
 
-void producer_expire(struct producer_table *table, int64_t before_ms)
+void producer_expire_rewind(struct producer_table *table)
 {
-    if (table == NULL) {
-        return;
+    if (table != NULL) {
+        table->cursor = table->by_id;
     }
-    struct producer *producer = NULL;
-    struct producer *next = NULL;
-    HASH_ITER(hh, table->by_id, producer, next)
-    {
-        if (producer->timestamp_ms < before_ms && list_is_empty(&producer->pending)) {
+}
+
+uint32_t producer_expire(struct producer_table *table, int64_t until_ms, uint32_t count_max)
+{
+    uint32_t looked_at = 0;
+    while (table != NULL && table->cursor != NULL && looked_at < count_max) {
+        struct producer *producer = table->cursor;
+        table->cursor = producer->hh.next;
+        if (producer->timestamp_ms <= until_ms && list_is_empty(&producer->pending)) {
             producer_free(table, producer);
         }
+        looked_at++;
     }
+    return looked_at;
 }
 
 uint32_t producer_encoded_size(const struct producer_table *table)

@@ -35,8 +35,15 @@ void producer_commit(struct producer_table *table, uint64_t lsn);
 /* Drops the overlay. */
 void producer_drop_pending(struct producer_table *table);
 
-/* Forgets producers without overlay whose last committed batch is older than `before_ms`. */
-void producer_expire(struct producer_table *table, int64_t before_ms);
+/* Begins a walk of producer_expire() over the table. */
+void producer_expire_rewind(struct producer_table *table);
+
+/*
+ * Looks at the next producers of the walk, at most `count_max`: those without overlay whose last
+ * committed batch is of `until_ms` or before are forgotten. Returns how many were looked at: fewer
+ * than `count_max` at the end of the table.
+ */
+uint32_t producer_expire(struct producer_table *table, int64_t until_ms, uint32_t count_max);
 
 /* Committed state only, for the checkpoint: bytes needed, and encoding (little-endian). */
 uint32_t producer_encoded_size(const struct producer_table *table);

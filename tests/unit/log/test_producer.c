@@ -143,8 +143,21 @@ static void old_producers_expire_unless_they_have_batches_pending(void **state)
     append(&table, 2, 0, 0, 1, 1, 2);
     producer_commit(table, 2);
     append(&table, 2, 0, 1, 1, 2, 3);
-    producer_expire(table, 5000);
-    assert_int_equal(producer_count(table), 1);
+    producer_expire_rewind(table);
+    assert_int_equal(producer_expire(table, 1000, 10), 2); /* Both are newer. */
+    assert_int_equal(producer_count(table), 2);
+    producer_expire_rewind(table);
+    assert_int_equal(producer_expire(table, 1001, 1), 1); /* A walk in steps of one, */
+    append(&table, 3, 0, 0, 1, 3, 4);
+    producer_commit(table, 2);
+    assert_int_equal(producer_expire(table, 5000, 1), 1); /* of which the second has an overlay. */
+    assert_int_equal(producer_expire(table, 5000, 2), 1);
+    assert_int_equal(producer_count(table), 2);
+    assert_int_equal(judge(table, 1, 0, 9, 1, &(struct log_appended){0}), LOG_APPENDED);
+    producer_commit(table, 4);
+    producer_expire_rewind(table);
+    assert_int_equal(producer_expire(table, 5000, 10), 2);
+    assert_int_equal(producer_count(table), 0);
     producer_destroy(table);
 }
 
