@@ -152,6 +152,8 @@ static status shard_open_log(struct shard *shard)
             config->disk_reserve_size < 0 ? 0 : (uint64_t)MAX(config->disk_reserve_size, 1),
         .scrub_interval_ms = config->scrub_interval_ms,
         .scrub_rate = (uint64_t)config->scrub_rate,
+        .producer_expiration_ms = config->producer_expiration_ms,
+        .producer_check_ms = config->producer_check_ms,
         .retention_check_ms = config->retention_check_ms,
         .events =
             {

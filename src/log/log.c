@@ -58,9 +58,12 @@ bool log_enter(struct log *log, struct partition *partition, const struct journa
 {
     struct chunk *chunk = place->chunk;
     if (header->producer_id >= 0 &&
-        !status_is_ok(producer_append(&partition->producers, header, partition->log_end, place->lsn,
-                                      header->max_timestamp))) {
+        !status_is_ok(
+            producer_append(&partition->producers, header, partition->log_end, place->lsn))) {
         return false;
+    }
+    if (header->producer_id >= 0) {
+        producer_expiry_want(log);
     }
     int64_t end_offset = partition->log_end + header->last_offset_delta + 1;
     if (!epochs_reserve(&partition->epochs)) {
@@ -210,6 +213,7 @@ static void log_close_step(struct log *log)
     log->closed = true;
     io_timer_stop(log->io, &log->idle);
     io_timer_stop(log->io, &log->retention.timer);
+    io_timer_stop(log->io, &log->expiry.timer);
     io_timer_stop(log->io, &log->writeback.retry);
     log->close_done(log->close_context, log->offline ? log->offline_why : log->close_result);
 }
@@ -360,6 +364,7 @@ void log_destroy(struct log *log, bool crashed)
         io_timer_stop(log->io, &log->kick);
         io_timer_stop(log->io, &log->idle);
         io_timer_stop(log->io, &log->retention.timer);
+        io_timer_stop(log->io, &log->expiry.timer);
         io_timer_stop(log->io, &log->writeback.retry);
         scrub_stop(log);
     }

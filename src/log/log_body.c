@@ -2,7 +2,7 @@
  * The body of a checkpoint: what every partition with data was as of the checkpoint's committed
  * LSN. Little-endian; the file around it (checkpoint.c) has the checksum.
  *
- *   0   u32   version, 2
+ *   0   u32   version, 3
  *   4   u32   partition count
  *   8         partition records, one behind the other, in no order
  *
@@ -35,7 +35,7 @@
 #include "log_state.h"
 #include "mutation.h"
 
-#define BODY_VERSION     2u
+#define BODY_VERSION     3u
 #define BODY_HEADER_SIZE 8u
 #define RECORD_SIZE      112u
 #define RECORD_FLAG_ROLL 1u

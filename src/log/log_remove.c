@@ -138,6 +138,7 @@ void log_partition_remove(struct log *log, struct partition *partition)
     ASSERT(!partition->removed);
     ASSERT(partition != log->metadata);
     retention_forget(log, partition);
+    producer_expiry_forget(log, partition);
     HASH_DEL(log->partitions, partition);
     partition->removed = true;
     list_push_back(&log->removed, &partition->removed_link);

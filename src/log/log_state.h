@@ -14,17 +14,19 @@
 #include "scrub.h"
 #include "writeback.h"
 
-#define LOG_FRAME_SIZE_DEFAULT      (256u << 10)
-#define LOG_WRITES_DEFAULT          4u
-#define LOG_CHUNK_SIZE_DEFAULT      (1u << 20)
-#define LOG_CHUNK_COUNT_DEFAULT     64u
-#define LOG_CHECKPOINT_SHARE        8u /* of the journal */
-#define LOG_CHECKPOINT_IDLE_DEFAULT 2000
-#define LOG_DISK_RESERVE_MARGIN     (64ull << 20) /* above the size of the journals */
-#define LOG_SHARD_MAX               64u           /* of a directory */
-#define LOG_RETENTION_CHECK_DEFAULT 300000
-#define LOG_EVICT_SHARE             8u /* of the chunk pool, freed at a time */
-#define LOG_NS_PER_MS               1000000ll
+#define LOG_FRAME_SIZE_DEFAULT          (256u << 10)
+#define LOG_WRITES_DEFAULT              4u
+#define LOG_CHUNK_SIZE_DEFAULT          (1u << 20)
+#define LOG_CHUNK_COUNT_DEFAULT         64u
+#define LOG_CHECKPOINT_SHARE            8u /* of the journal */
+#define LOG_CHECKPOINT_IDLE_DEFAULT     2000
+#define LOG_DISK_RESERVE_MARGIN         (64ull << 20) /* above the size of the journals */
+#define LOG_SHARD_MAX                   64u           /* of a directory */
+#define LOG_PRODUCER_EXPIRATION_DEFAULT 86400000
+#define LOG_PRODUCER_CHECK_DEFAULT      600000
+#define LOG_RETENTION_CHECK_DEFAULT     300000
+#define LOG_EVICT_SHARE                 8u /* of the chunk pool, freed at a time */
+#define LOG_NS_PER_MS                   1000000ll
 
 /* Which entries of a chunk a frame has: what to commit when its LSN commits. */
 struct commit_mark {
@@ -47,6 +49,15 @@ struct recovered {
     UT_hash_handle hh;
     struct partition_key key;
     struct partition_state state;
+};
+
+/* The walk over all partitions that forgets producers; see producer_expiry.c. */
+struct producer_expiry {
+    struct io_timer timer;
+    struct partition *next; /* the walk goes on here; NULL: none goes on */
+    int64_t until_ms;
+    bool running; /* the timer is armed */
+    bool found;   /* somebody knows a producer */
 };
 
 /* The walk over all partitions that looks for segments past retention; see retention.c. */
@@ -85,6 +96,7 @@ struct log {
     struct io_timer kick; /* makes a turn happen when a result is due outside of one */
     struct io_timer idle;
     struct retention retention;
+    struct producer_expiry expiry;
     int64_t appended_ns;       /* when the last append was */
     uint32_t room_wanted;      /* largest batch refused for want of room; 0: none */
     uint32_t job_count;        /* in flight in both lanes */
@@ -206,6 +218,17 @@ void log_trim_all(struct log *log);
 
 /* Frees what is pending, of a loop that is gone or at the end. */
 void log_starts_free(struct log *log);
+
+/* ---------------------------------------------------------------- producer_expiry.c */
+
+/* A partition has got a batch of a producer: there will be a look. */
+void producer_expiry_want(struct log *log);
+
+/* The same for what was recovered; at the end of the open. */
+void producer_expiry_start(struct log *log);
+
+/* A partition is about to leave log->partitions. */
+void producer_expiry_forget(struct log *log, const struct partition *partition);
 
 /* ---------------------------------------------------------------- retention.c */
 

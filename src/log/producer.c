@@ -1,6 +1,9 @@
 #include "producer.h"
 
 #include <stdlib.h>
+
+/* A failed allocation of a hash table is reported by the element, not by leaving the process. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "twinlog/core/assert.h"
@@ -13,15 +16,17 @@
  *
  *     u32 producers
  *     per producer: i64 id, i64 last timestamp (ms), i16 epoch, u8 window count, then per batch,
- *                   oldest first: i32 first sequence, i32 last sequence, i64 base offset
+ *                   oldest first: i32 first sequence, i32 last sequence, i64 base offset,
+ *                   i64 timestamp (ms)
  */
 #define PRODUCER_HEAD_SIZE  19u
-#define PRODUCER_BATCH_SIZE 16u
+#define PRODUCER_BATCH_SIZE 24u
 
 struct producer_batch {
     int32_t first_sequence;
     int32_t last_sequence;
     int64_t base_offset;
+    int64_t timestamp_ms; /* the largest of its records */
 };
 
 /* A batch appended and not yet committed; in two FIFOs, both in LSN order. */
@@ -31,7 +36,6 @@ struct producer_pending {
     struct producer *producer;
     struct producer_batch batch;
     uint64_t lsn;
-    int64_t timestamp_ms;
     int16_t epoch;
 };
 
@@ -47,8 +51,9 @@ struct producer {
 
 struct producer_table {
     struct producer *by_id;
-    struct list pending; /* of all producers, in LSN order */
-    struct list spare;   /* pending nodes for reuse */
+    struct producer *cursor; /* the expiry walk goes on here */
+    struct list pending;     /* of all producers, in LSN order */
+    struct list spare;       /* pending nodes for reuse */
 };
 
 static int32_t sequence_add(int32_t sequence, int32_t delta)
@@ -70,6 +75,14 @@ static bool batch_matches(const struct producer_batch *batch, int32_t first, int
     return batch->first_sequence == first && batch->last_sequence == last;
 }
 
+static void original_take(const struct producer_batch *batch, uint64_t lsn,
+                          struct log_appended *original)
+{
+    original->base_offset = batch->base_offset;
+    original->log_append_time_ms = batch->timestamp_ms;
+    original->lsn = lsn;
+}
+
 /* Looks for the same sequences among the last five batches, overlay included. */
 static bool duplicate_find(const struct producer *producer, int16_t epoch, int32_t first,
                            int32_t last, struct log_appended *original)
@@ -79,15 +92,14 @@ static bool duplicate_find(const struct producer *producer, int16_t epoch, int32
          node != &producer->pending.head && left > 0; node = node->prev, left--) {
         struct producer_pending *pending = CONTAINER_OF(node, struct producer_pending, in_producer);
         if (pending->epoch == epoch && batch_matches(&pending->batch, first, last)) {
-            original->base_offset = pending->batch.base_offset;
-            original->lsn = log_mutation_is(MUTATION_EARLY_DUPLICATE) ? 0 : pending->lsn;
+            original_take(&pending->batch,
+                          log_mutation_is(MUTATION_EARLY_DUPLICATE) ? 0 : pending->lsn, original);
             return true;
         }
     }
     for (unsigned i = producer->window_count; i > 0 && left > 0; i--, left--) {
         if (producer->epoch == epoch && batch_matches(&producer->window[i - 1], first, last)) {
-            original->base_offset = producer->window[i - 1].base_offset;
-            original->lsn = 0;
+            original_take(&producer->window[i - 1], 0, original);
             return true;
         }
     }
@@ -146,6 +158,10 @@ static struct producer *producer_add(struct producer_table *table, int64_t id)
         producer->epoch = -1;
         list_init(&producer->pending);
         HASH_ADD(hh, table->by_id, id, sizeof(producer->id), producer);
+        if (producer->hh.tbl == NULL) {
+            free(producer);
+            return NULL;
+        }
     }
     return producer;
 }
@@ -160,7 +176,7 @@ static struct producer_pending *pending_take(struct producer_table *table)
 }
 
 status producer_append(struct producer_table **table, const struct batch_header *header,
-                       int64_t base_offset, uint64_t lsn, int64_t now_ms)
+                       int64_t base_offset, uint64_t lsn)
 {
     if (header->producer_id < 0) {
         return OK;
@@ -187,8 +203,8 @@ status producer_append(struct producer_table **table, const struct batch_header 
     pending->batch.first_sequence = header->base_sequence;
     pending->batch.last_sequence = sequence_add(header->base_sequence, header->last_offset_delta);
     pending->batch.base_offset = base_offset;
+    pending->batch.timestamp_ms = header->max_timestamp;
     pending->lsn = lsn;
-    pending->timestamp_ms = now_ms;
     pending->epoch = header->producer_epoch;
     struct list_node *newest = list_last(&(*table)->pending);
     ASSERT(newest == NULL || CONTAINER_OF(newest, struct producer_pending, in_table)->lsn <= lsn);
@@ -197,9 +213,22 @@ status producer_append(struct producer_table **table, const struct batch_header 
     return OK;
 }
 
+/*
+ * A batch that does not follow the last one was accepted because the producer had been forgotten.
+ * Replay from a checkpoint of before that meets it with the old window: it starts a new one there
+ * too, so that state is the same whether or not there was a restart.
+ */
+static bool window_is_followed(const struct producer *producer,
+                               const struct producer_pending *pending)
+{
+    return producer->epoch == pending->epoch && producer->window_count > 0 &&
+           pending->batch.first_sequence ==
+               sequence_add(producer->window[producer->window_count - 1].last_sequence, 1);
+}
+
 static void window_push(struct producer *producer, const struct producer_pending *pending)
 {
-    if (producer->epoch != pending->epoch) {
+    if (!window_is_followed(producer, pending)) {
         producer->epoch = pending->epoch;
         producer->window_count = 0;
     }
@@ -209,7 +238,7 @@ static void window_push(struct producer *producer, const struct producer_pending
         producer->window_count--;
     }
     producer->window[producer->window_count++] = pending->batch;
-    producer->timestamp_ms = pending->timestamp_ms;
+    producer->timestamp_ms = pending->batch.timestamp_ms;
 }
 
 static void pending_remove(struct producer_table *table, struct producer_pending *pending)
@@ -237,6 +266,9 @@ void producer_commit(struct producer_table *table, uint64_t lsn)
 
 static void producer_free(struct producer_table *table, struct producer *producer)
 {
+    if (table->cursor == producer) {
+        table->cursor = producer->hh.next;
+    }
     HASH_DEL(table->by_id, producer);
     free(producer);
 }
@@ -257,19 +289,25 @@ void producer_drop_pending(struct producer_table *table)
     }
 }
 
-void producer_expire(struct producer_table *table, int64_t before_ms)
+void producer_expire_rewind(struct producer_table *table)
 {
-    if (table == NULL) {
-        return;
+    if (table != NULL) {
+        table->cursor = table->by_id;
     }
-    struct producer *producer = NULL;
-    struct producer *next = NULL;
-    HASH_ITER(hh, table->by_id, producer, next)
-    {
-        if (producer->timestamp_ms < before_ms && list_is_empty(&producer->pending)) {
+}
+
+uint32_t producer_expire(struct producer_table *table, int64_t until_ms, uint32_t count_max)
+{
+    uint32_t looked_at = 0;
+    while (table != NULL && table->cursor != NULL && looked_at < count_max) {
+        struct producer *producer = table->cursor;
+        table->cursor = producer->hh.next;
+        if (producer->timestamp_ms <= until_ms && list_is_empty(&producer->pending)) {
             producer_free(table, producer);
         }
+        looked_at++;
     }
+    return looked_at;
 }
 
 uint32_t producer_encoded_size(const struct producer_table *table)
@@ -294,6 +332,7 @@ static uint8_t *producer_encode_one(const struct producer *producer, uint8_t *to
         store_le32(to, (uint32_t)producer->window[i].first_sequence);
         store_le32(to + 4, (uint32_t)producer->window[i].last_sequence);
         store_le64(to + 8, (uint64_t)producer->window[i].base_offset);
+        store_le64(to + 16, (uint64_t)producer->window[i].timestamp_ms);
         to += PRODUCER_BATCH_SIZE;
     }
     return to;
@@ -342,6 +381,7 @@ static status producer_decode_one(struct bytes *input, struct producer_table *ta
         producer->window[i].first_sequence = (int32_t)load_le32(at);
         producer->window[i].last_sequence = (int32_t)load_le32(at + 4);
         producer->window[i].base_offset = (int64_t)load_le64(at + 8);
+        producer->window[i].timestamp_ms = (int64_t)load_le64(at + 16);
     }
     input->data += size;
     input->size -= size;

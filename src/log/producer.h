@@ -18,7 +18,8 @@ struct producer_table; /* NULL is an empty table */
  * Judges a batch against committed state and overlay together, as Kafka's ProducerAppendInfo does:
  * a producer id that the partition does not know may start with any sequence; a new epoch starts
  * at 0; sequences wrap from INT32_MAX to 0; one of the last five batches again is LOG_DUPLICATE
- * (`original` gets its base offset, and its LSN or 0 when it is committed). Nothing is changed.
+ * (`original` gets its base offset, its largest timestamp, which is what Kafka answers as the time
+ * of append then, and its LSN or 0 when it is committed). Nothing is changed.
  * Batches without a producer id are LOG_APPENDED.
  */
 enum log_verdict producer_judge(const struct producer_table *table,
@@ -26,7 +27,7 @@ enum log_verdict producer_judge(const struct producer_table *table,
 
 /* Adds an accepted batch to the overlay. NO_MEMORY: nothing changed. */
 MUST_USE status producer_append(struct producer_table **table, const struct batch_header *header,
-                                int64_t base_offset, uint64_t lsn, int64_t now_ms);
+                                int64_t base_offset, uint64_t lsn);
 
 /* Everything appended up to `lsn` is committed: moves it from the overlay to the state. */
 void producer_commit(struct producer_table *table, uint64_t lsn);
@@ -34,8 +35,15 @@ void producer_commit(struct producer_table *table, uint64_t lsn);
 /* Drops the overlay. */
 void producer_drop_pending(struct producer_table *table);
 
-/* Forgets producers without overlay whose last committed batch is older than `before_ms`. */
-void producer_expire(struct producer_table *table, int64_t before_ms);
+/* Begins a walk of producer_expire() over the table. */
+void producer_expire_rewind(struct producer_table *table);
+
+/*
+ * Looks at the next producers of the walk, at most `count_max`: those without overlay whose last
+ * committed batch is of `until_ms` or before are forgotten. Returns how many were looked at: fewer
+ * than `count_max` at the end of the table.
+ */
+uint32_t producer_expire(struct producer_table *table, int64_t until_ms, uint32_t count_max);
 
 /* Committed state only, for the checkpoint: bytes needed, and encoding (little-endian). */
 uint32_t producer_encoded_size(const struct producer_table *table);

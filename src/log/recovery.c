@@ -53,6 +53,12 @@ static void options_default(struct log *log)
         options->disk_reserve_size =
             log->directory.journal_size * log->directory.shard_count + LOG_DISK_RESERVE_MARGIN;
     }
+    if (options->producer_expiration_ms == 0) {
+        options->producer_expiration_ms = LOG_PRODUCER_EXPIRATION_DEFAULT;
+    }
+    if (options->producer_check_ms == 0) {
+        options->producer_check_ms = LOG_PRODUCER_CHECK_DEFAULT;
+    }
     if (options->retention_check_ms == 0) {
         options->retention_check_ms = LOG_RETENTION_CHECK_DEFAULT;
     }
@@ -520,6 +526,7 @@ status log_open(const struct log_options *options, struct log **log)
     opened->orphans_due = true;
     log_idle_arm(opened);
     retention_start(opened);
+    producer_expiry_start(opened);
     writeback_retry_arm(opened);
     scrub_start(opened);
     log_kick(opened);

@@ -43,6 +43,8 @@ struct broker_config {
     int64_t retention_ms;
     int64_t retention_size;
     int64_t retention_check_ms;
+    int64_t producer_expiration_ms;
+    int64_t producer_check_ms;
     int64_t index_interval_size;
     char timestamp_type[CONFIG_HOST_SIZE_MAX];
     int64_t timestamp_before_ms_max;

@@ -81,17 +81,19 @@ struct log_options {
     struct io *io;
     const char *dir;
     uint32_t shard;
-    uint32_t frame_size_max;    /* bytes; 0: 256 KiB */
-    uint32_t writes_in_flight;  /* journal writes at once; 0: 4 */
-    uint32_t chunk_size;        /* bytes; 0: 1 MiB */
-    uint32_t chunk_count;       /* bound of chunk memory; 0: 64 */
-    uint64_t checkpoint_size;   /* live journal bytes that start a checkpoint; 0: an eighth */
-    int64_t checkpoint_idle_ms; /* a dirty, quiet log is checkpointed after this; 0: 2000 */
-    uint64_t disk_reserve_size; /* free bytes below which the disk is nearly full; 0: as much as
-                                   the journals, and 64 MiB */
-    int64_t scrub_interval_ms;  /* from one pass of the scrub to the next; 0: there is none */
-    uint64_t scrub_rate;        /* bytes it reads in a second; 0: there is none */
-    int64_t retention_check_ms; /* between looks for segments past retention; 0: 300000 */
+    uint32_t frame_size_max;        /* bytes; 0: 256 KiB */
+    uint32_t writes_in_flight;      /* journal writes at once; 0: 4 */
+    uint32_t chunk_size;            /* bytes; 0: 1 MiB */
+    uint32_t chunk_count;           /* bound of chunk memory; 0: 64 */
+    uint64_t checkpoint_size;       /* live journal bytes that start a checkpoint; 0: an eighth */
+    int64_t checkpoint_idle_ms;     /* a dirty, quiet log is checkpointed after this; 0: 2000 */
+    uint64_t disk_reserve_size;     /* free bytes below which the disk is nearly full; 0: as much as
+                                       the journals, and 64 MiB */
+    int64_t scrub_interval_ms;      /* from one pass of the scrub to the next; 0: there is none */
+    uint64_t scrub_rate;            /* bytes it reads in a second; 0: there is none */
+    int64_t producer_expiration_ms; /* producers are forgotten after this; 0: 86400000 */
+    int64_t producer_check_ms;      /* between looks for them; 0: 600000 */
+    int64_t retention_check_ms;     /* between looks for segments past retention; 0: 300000 */
     struct log_events events;
     void *context;
 };
@@ -213,7 +215,7 @@ struct log_appended {
     enum log_verdict verdict;
     int64_t base_offset;
     uint64_t lsn;               /* wait for this one */
-    int64_t log_append_time_ms; /* -1 unless the batch has LogAppendTime */
+    int64_t log_append_time_ms; /* of a duplicate: the original's largest timestamp; else -1 */
 };
 
 /*

@@ -99,7 +99,7 @@ enum net_verdict handle_init_producer_id(struct shard *shard, struct request *re
         answer_error(request, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
         return NET_TAKEN;
     }
-    if ((message.producer_id >= 0) != (message.producer_epoch >= 0)) {
+    if ((message.producer_id == -1) != (message.producer_epoch == -1)) {
         answer_error(request, KAFKA_INVALID_REQUEST);
         return NET_TAKEN;
     }

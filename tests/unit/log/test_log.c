@@ -237,6 +237,37 @@ static void a_duplicate_gets_the_original_offset_also_after_a_restart(void **sta
     }
 }
 
+static void a_silent_producer_is_forgotten_and_may_begin_anywhere(void **state)
+{
+    struct sim_options options = world_sim_options();
+    struct world *world = world_create(7, &options, 1u << 20);
+    struct log_appended appended;
+    world->options.producer_expiration_ms = 60000;
+    world->options.producer_check_ms = 1000;
+    world_open(world);
+    world_add(world, 0, 0);
+    world->next_timestamp = io_wall_ms(world->io);
+    assert_ok(producer_append_one(world, 0, &appended));
+    world_run_ms(world, 50000);
+    assert_ok(producer_append_one(world, 0, &appended));
+    assert_int_equal(appended.verdict, LOG_DUPLICATE);
+    assert_ok(producer_append_one(world, 7, &appended));
+    assert_int_equal(appended.verdict, LOG_OUT_OF_ORDER_SEQUENCE);
+    world_run_ms(world, 12000);
+    assert_int_equal(log_producer_count(world->topics[0].partition), 0);
+    assert_ok(producer_append_one(world, 7, &appended));
+    assert_int_equal(appended.verdict, LOG_APPENDED);
+    world_run_ms(world, 10);
+    world_crash(world, false);
+    world_open(world); /* The checkpoint may still know it; what was accepted stands. */
+    assert_ok(producer_append_one(world, 7, &appended));
+    assert_int_equal(appended.verdict, LOG_DUPLICATE);
+    assert_ok(producer_append_one(world, 0, &appended));
+    assert_int_equal(appended.verdict, LOG_OUT_OF_ORDER_SEQUENCE);
+    world_close(world);
+    world_destroy(world);
+}
+
 static void a_write_error_takes_the_log_offline_and_reads_go_on(void **state)
 {
     struct sim_options options = world_sim_options();
@@ -421,6 +452,7 @@ int main(void)
         cmocka_unit_test(the_ring_wraps_many_times),
         cmocka_unit_test(segments_roll_by_size_and_by_age),
         cmocka_unit_test(a_duplicate_gets_the_original_offset_also_after_a_restart),
+        cmocka_unit_test(a_silent_producer_is_forgotten_and_may_begin_anywhere),
         cmocka_unit_test(a_write_error_takes_the_log_offline_and_reads_go_on),
         cmocka_unit_test(a_full_disk_stops_write_back_until_there_is_space),
         cmocka_unit_test(records_without_timestamps_roll_by_the_clock),
