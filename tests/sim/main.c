@@ -37,7 +37,6 @@ static const char *const mutation_names[MUTATION_COUNT] = {
     [MUTATION_FORGET_PRODUCERS] = "forget-producers",
     [MUTATION_LOSE_LOG_START] = "lose-log-start",
     [MUTATION_EARLY_LOG_START] = "early-log-start",
-    [MUTATION_KEEP_DELETED] = "keep-deleted",
 };
 
 static void usage(void)
