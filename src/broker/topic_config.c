@@ -380,8 +380,7 @@ void topic_config_init(struct topic_config *config, const struct broker_config *
         const struct topic_key *key = &topic_keys[i];
         int64_t number;
         topic_config_preset(key, broker, value, sizeof(value));
-        /* Judged when it was read; the simulator's segments are smaller than what is let in there.
-         */
+        /* Judged when it was read; a simulated broker has smaller segments than a file may say. */
         (void)!status_is_ok(check_value(key, value, &number, message, sizeof(message)));
         take_over(config, key, value, number);
     }
