@@ -115,7 +115,9 @@ static void sizes_draw(struct sim *sim, struct target_sizes *sizes)
         .chunk_count = random_between(sim, 8, 16),
         .checkpoint_size = journal_size / random_between(sim, 3, 8),
         .checkpoint_idle_ms = random_between(sim, 5, 200),
-        .partition = {.segment_size = random_between(sim, 16, 64) << 10,
+        .partition = {.retention_ms = -1,
+                      .retention_size = -1,
+                      .segment_size = random_between(sim, 16, 64) << 10,
                       .segment_ms =
                           random_chance(sim, 30) ? random_between(sim, 20, 200) : INT64_MAX,
                       .index_interval_size = random_between(sim, 512, 4096)},
