@@ -32,8 +32,8 @@ static const struct topic_key topic_keys[] = {
      "How long the mark of a deleted key stays in a compacted topic."},
     {"file.delete.delay.ms", TOPIC_LONG, "60000", "log.segment.delete.delay.ms", true, 0,
      INT64_MAX, NULL, NULL, NOT_USED, 
-     "How long a file waits before it is deleted for good; here it goes when no read and no recovery "
-     "needs it."},
+     "How long a file waits before it is deleted for good; here it goes when no read and no "
+     "recovery needs it."},
     {"flush.messages", TOPIC_LONG, "9223372036854775807", "log.flush.interval.messages", true, 1,
      INT64_MAX, NULL, NULL, NOT_USED,
      "Records between forced syncs; this broker syncs before every acknowledgement."},
@@ -89,7 +89,8 @@ static const struct topic_key topic_keys[] = {
     {"segment.index.bytes", TOPIC_INT, "10485760", "log.index.size.max.bytes", true, 4, INT32_MAX,
      NULL, NULL, NOT_USED, "The size of an index file; here it grows as it needs."},
     {"segment.jitter.ms", TOPIC_LONG, "0", "log.roll.jitter.ms", false, 0, INT64_MAX, NULL, NULL,
-     USED(segment_jitter_ms), "A random part taken off segment.ms, so that not all segments start at once."},
+     USED(segment_jitter_ms),
+     "A random part taken off segment.ms, so that not all segments start at once."},
     {"segment.ms", TOPIC_LONG, "604800000", "log.roll.ms", false, 1, INT64_MAX, NULL, NULL,
      USED(segment_ms), "The age at which a new segment starts."},
     {"unclean.leader.election.enable", TOPIC_BOOL, "false", "unclean.leader.election.enable", true,
