@@ -14,7 +14,6 @@
 #include "twinlog/core/trace.h"
 
 #include "log_state.h"
-#include "mutation.h"
 
 #define REMOVE_PATH_SIZE 4096
 #define REMOVE_NAME_MAX  255
@@ -82,9 +81,6 @@ static void removal_start(struct log *log, struct removal *removal, io_job_fn wo
 static void removal_work(struct io_job *job)
 {
     struct removal *removal = job->context;
-    if (log_mutation_is(MUTATION_KEEP_DELETED)) {
-        return;
-    }
     status s = io_path_rename(removal->disk, removal->dir, removal->gone);
     if (s.code == STATUS_NOT_FOUND) {
         return; /* Nothing of it was ever written. */
@@ -183,7 +179,7 @@ static status orphan_judge(void *context, const char *name)
     struct removal *removal = context;
     bool is_known =
         bsearch(&name, removal->known, removal->known_count, sizeof(name), name_compare) != NULL;
-    if (is_known || log_mutation_is(MUTATION_KEEP_DELETED) ||
+    if (is_known ||
         !(name_is_marked(name) || (log_name_is_of_partition(name) && !removal->others_keep))) {
         return OK;
     }

@@ -18,7 +18,6 @@ enum log_mutation {
     MUTATION_FORGET_PRODUCERS, /* a checkpoint says nothing of producers */
     MUTATION_LOSE_LOG_START,   /* replay passes over log starts that moved */
     MUTATION_EARLY_LOG_START,  /* a log start moves before its event is committed */
-    MUTATION_KEEP_DELETED,     /* the files of deleted partitions stay */
     MUTATION_COUNT,
 };
 

@@ -13,6 +13,7 @@
 #define BATCH_SPARE       256u   /* headers of batch and records */
 #define BATCH_SIZE_FULL   32768u /* with one more record it still fits a journal file */
 #define SCAN_TRIES_MAX    200u
+#define ROTTEN_TRIES_MAX  20u /* in a row */
 
 /* A batch until it is acknowledged or given up. */
 struct flight {
@@ -443,6 +444,7 @@ static void on_scanned(struct request *request)
         model_log_start(partition, request->known, request->base_offset);
         scan->offset = request->base_offset;
     } else if (request->reply == REPLY_OK) {
+        scan->tries = workload->model->is_rotten ? 0 : scan->tries;
         scan->offset = read_check(workload->model, request);
         if (scan->offset == request->high_watermark || scan->offset == MODEL_DAMAGED) {
             scan_next(scan);
@@ -450,8 +452,13 @@ static void on_scanned(struct request *request)
     } else if (request->reply == REPLY_OUT_OF_RANGE) {
         range_check(request);
         scan->offset = -1;
-    } else if (request->reply == REPLY_DAMAGED && workload->model->is_rotten) {
+    } else if (workload->model->is_rotten &&
+               (request->reply == REPLY_DAMAGED ||
+                (request->reply == REPLY_FAILED && ++scan->tries > ROTTEN_TRIES_MAX))) {
+        /* A broker calls it an error of storage, as it does a read that may succeed another time.
+         */
         workload->model->damage_seen++;
+        scan->tries = 0;
         scan_next(scan);
     } else if (request->reply == REPLY_GONE && topic->state == MODEL_TOPIC_ALIVE) {
         violation("topic %u is alive and cannot be read", topic->name);

@@ -37,7 +37,6 @@ static const char *const mutation_names[MUTATION_COUNT] = {
     [MUTATION_FORGET_PRODUCERS] = "forget-producers",
     [MUTATION_LOSE_LOG_START] = "lose-log-start",
     [MUTATION_EARLY_LOG_START] = "early-log-start",
-    [MUTATION_KEEP_DELETED] = "keep-deleted",
 };
 
 static void usage(void)
@@ -139,6 +138,8 @@ static void totals_print(const struct run_totals *t, double seconds, double cpu_
     LINE("recoveries done twice", t->twice_recovered);
     LINE("rots of the journal", t->rots);
     LINE("  refused to start", t->rots_refused);
+    LINE("rots of segments", t->segment_rots);
+    LINE("  reads that told", t->damage_seen);
     LINE("phases of failing writes", t->offline_phases);
     LINE("  went offline", t->target.offline);
     LINE("phases of a full disk", t->full_phases);

@@ -6,6 +6,7 @@
 
 #include "twinlog/core/bytes.h"
 #include "twinlog/log/log.h"
+#include "twinlog/protocol/batch.h"
 
 #include "random.h"
 
@@ -22,12 +23,15 @@
 #define ENTRY_TOPIC_OFFSET  8u
 #define ENTRY_LOG_START     4u /* a type */
 
-#define ROT_SIZE      4u
-#define PROVED_FRAMES 28u /* how far below the last one that is proved synced */
+#define ROT_SIZE          4u
+#define BATCH_CRC_AT      21u /* of a batch: what is behind it is covered */
+#define SEGMENTS_MAX      64u
+#define SEGMENT_READ_SIZE 65536u
+#define PROVED_FRAMES     28u /* how far below the last one that is proved synced */
 
-static void journal_name(char path[64], uint32_t index)
+static void journal_name(char path[128], uint32_t index)
 {
-    snprintf(path, 64, "/data/twinlog/journal.0.%u", index);
+    snprintf(path, 128, "/data/twinlog/journal.0.%u", index);
 }
 
 static status file_read(struct sim_node *node, const char *path, void *buffer, uint32_t size,
@@ -53,7 +57,7 @@ static uint8_t *journal_read(struct sim_node *node, uint64_t file_size, uint32_t
     uint8_t *content = malloc(file_size * file_count);
     ASSERT(content != NULL);
     for (uint32_t i = 0; i < file_count; i++) {
-        char name[64];
+        char name[128];
         journal_name(name, i);
         if (!status_is_ok(file_read(node, name, content + i * file_size, (uint32_t)file_size, 0))) {
             free(content);
@@ -175,6 +179,87 @@ bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t 
     return true;
 }
 
+/* ---------------------------------------------------------------- segments */
+
+/* The segments of a node, as many as there is room for. */
+struct found {
+    struct sim_node *node;
+    char directory[64];
+    char paths[SEGMENTS_MAX][128];
+    uint32_t count;
+};
+
+static status segment_found(void *context, const char *name)
+{
+    struct found *found = context;
+    size_t size = strlen(name);
+    if (size > 4 && strcmp(name + size - 4, ".log") == 0 && found->count < SEGMENTS_MAX) {
+        snprintf(found->paths[found->count++], sizeof(found->paths[0]), "%s/%s", found->directory,
+                 name);
+    }
+    return OK;
+}
+
+static status directory_found(void *context, const char *name)
+{
+    struct found *found = context;
+    if (strncmp(name, "topic", 5) != 0) {
+        return OK;
+    }
+    snprintf(found->directory, sizeof(found->directory), "/data/twinlog/%.40s", name);
+    return io_dir_list(sim_node_disk(found->node), found->directory, segment_found, found);
+}
+
+/* A place behind the checksum of some batch near `wanted`; 0: there is none. */
+static uint64_t segment_place(const uint8_t *content, uint64_t size, uint64_t wanted)
+{
+    uint64_t place = 0;
+    for (uint64_t at = 0; at + BATCH_HEADER_SIZE < size && at <= wanted;) {
+        struct batch_header header;
+        if (!status_is_ok(
+                batch_header_read((struct bytes){content + at, (uint32_t)(size - at)}, &header)) ||
+            !batch_crc_is_valid(content + at, &header)) {
+            break;
+        }
+        uint64_t room = header.size - BATCH_CRC_AT - ROT_SIZE;
+        place = at + BATCH_CRC_AT + wanted % room;
+        at += header.size;
+    }
+    return place;
+}
+
+bool rot_make_segment(struct rot *rot, struct sim *sim, struct sim_node *node)
+{
+    struct found *found = calloc(1, sizeof(*found));
+    uint8_t *content = malloc(SEGMENT_READ_SIZE);
+    struct io_file *file = NULL;
+    size_t got = 0;
+    ASSERT(found != NULL);
+    ASSERT(content != NULL);
+    rot_fini(rot);
+    found->node = node;
+    status s = io_dir_list(sim_node_disk(node), "/data/twinlog", directory_found, found);
+    if (status_is_ok(s) && found->count > 0) {
+        memcpy(rot->path, found->paths[random_below(sim, found->count)], sizeof(rot->path));
+        s = io_file_open(sim_node_disk(node), rot->path, IO_FILE_READ, &file);
+    }
+    if (file != NULL) {
+        s = io_file_read(file, content, SEGMENT_READ_SIZE, 0, &got);
+        io_file_close(file);
+    }
+    rot->position = segment_place(content, got, random_below(sim, SEGMENT_READ_SIZE));
+    if (status_is_ok(s) && rot->position > 0 &&
+        status_is_ok(sim_disk_rot(node, rot->path, rot->position, ROT_SIZE))) {
+        rot->before = malloc(ROT_SIZE);
+        ASSERT(rot->before != NULL);
+        memcpy(rot->before, content + rot->position, ROT_SIZE);
+        rot->size = ROT_SIZE;
+    }
+    free(content);
+    free(found);
+    return rot->size > 0;
+}
+
 bool rot_is_there(const struct rot *rot)
 {
     return rot->size > 0;
@@ -186,6 +271,10 @@ void rot_undo(struct rot *rot, struct sim_node *node)
     ASSERT(rot_is_there(rot));
     /* A disk that fails now fails the whole run: options are quiet where this is called. */
     status s = io_file_open(sim_node_disk(node), rot->path, IO_FILE_WRITE, &file);
+    if (s.code == STATUS_NOT_FOUND) {
+        rot_fini(rot); /* The segment was deleted. */
+        return;
+    }
     ASSERT(status_is_ok(s));
     s = io_file_write(file, rot->before, rot->size, rot->position);
     ASSERT(status_is_ok(s));

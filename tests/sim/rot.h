@@ -10,7 +10,7 @@
 
 /* What stood there before. */
 struct rot {
-    char path[64];
+    char path[128];
     uint64_t position;
     uint32_t size; /* bytes; 0: there is no rot */
     uint8_t *before;
@@ -21,10 +21,15 @@ struct rot {
 bool rot_make(struct rot *rot, struct sim *sim, struct sim_node *node, uint64_t journal_size,
               uint32_t file_count);
 
+/*
+ * Flips bits of a batch in a segment, where its checksum covers them. False: there was none.
+ */
+bool rot_make_segment(struct rot *rot, struct sim *sim, struct sim_node *node);
+
 /* True from rot_make() on until it is undone or forgotten. */
 bool rot_is_there(const struct rot *rot);
 
-/* The medium reads well again. */
+/* The medium reads well again; what was deleted meanwhile stays so. */
 void rot_undo(struct rot *rot, struct sim_node *node);
 
 /* Forgets it; what is on the medium stays. */

@@ -25,9 +25,10 @@
 enum end {
     END_POWER_CUT,
     END_KILL,
-    END_DOOM, /* a power cut in the middle of a job or an operation */
-    END_STOP, /* clean */
-    END_ROT,  /* a power cut, and a bit of the journal flips */
+    END_DOOM,        /* a power cut in the middle of a job or an operation */
+    END_STOP,        /* clean */
+    END_ROT,         /* a power cut, and a bit of the journal flips */
+    END_SEGMENT_ROT, /* a kill -9, and bits of a segment flip */
     END_COUNT,
 };
 
@@ -114,7 +115,9 @@ static void sizes_draw(struct sim *sim, struct target_sizes *sizes)
         .chunk_count = random_between(sim, 8, 16),
         .checkpoint_size = journal_size / random_between(sim, 3, 8),
         .checkpoint_idle_ms = random_between(sim, 5, 200),
-        .partition = {.segment_size = random_between(sim, 16, 64) << 10,
+        .partition = {.retention_ms = -1,
+                      .retention_size = -1,
+                      .segment_size = random_between(sim, 16, 64) << 10,
                       .segment_ms =
                           random_chance(sim, 30) ? random_between(sim, 20, 200) : INT64_MAX,
                       .index_interval_size = random_between(sim, 512, 4096)},
@@ -177,6 +180,7 @@ static void run_fini(struct run *run)
     run->totals->acked_least = MIN(acked_least, run->model.acked_count);
     run->totals->crashes_least = MIN(crashes_least, (uint64_t)run->crash_count);
     run->totals->acked += run->model.acked_count;
+    run->totals->damage_seen += run->model.damage_seen;
     run->totals->excused += run->model.excused_count;
     run->totals->virtual_ns += (uint64_t)sim_now_ns(run->sim);
     last_hash = sim_hash(run->sim);
@@ -470,6 +474,27 @@ static void run_stop(struct run *run)
     run_crash(run, true);
 }
 
+/*
+ * A segment has rotted: what is read of it is refused, or its checksum tells; the rest reads well.
+ * Then the medium is mended, so that everything can be asked for again.
+ */
+static void run_rotten_segment(struct run *run)
+{
+    run->totals->segment_rots++;
+    run->rot.is_last = false;
+    run_say(run, "rot in %s", run->rot.path);
+    run_start(run);
+    if (rot_is_there(&run->rot)) {
+        run->model.is_rotten = true;
+        run_scan(run);
+        run_crash(run, true);
+        run->model.is_rotten = false;
+        run_rot_undo(run);
+    } else {
+        run_crash(run, true);
+    }
+}
+
 static void run_end(struct run *run, enum end end)
 {
     if (end == END_STOP && !run_is_down(run)) {
@@ -482,7 +507,8 @@ static void run_end(struct run *run, enum end end)
         run->totals->dooms++;
     }
     run->crash_count++;
-    bool process_only = end == END_KILL && !sim_node_is_doomed(run->node);
+    bool process_only =
+        (end == END_KILL || end == END_SEGMENT_ROT) && !sim_node_is_doomed(run->node);
     run->totals->kills += process_only ? 1 : 0;
     run->totals->power_cuts += process_only ? 0 : 1;
     run_say(run, process_only ? "kill -9" : "power cut");
@@ -494,6 +520,8 @@ static void run_end(struct run *run, enum end end)
         run->totals->rots++;
         run->excused = run->rot.is_last;
         run_say(run, "rot in the journal");
+    } else if (end == END_SEGMENT_ROT && rot_make_segment(&run->rot, run->sim, run->node)) {
+        run_rotten_segment(run);
     }
 }
 
@@ -521,7 +549,8 @@ static void run_life(struct run *run)
                    : draw < 11 ? END_KILL
                    : draw < 16 ? END_DOOM
                    : draw < 17 ? END_STOP
-                               : END_ROT;
+                   : draw < 19 ? END_ROT
+                               : END_SEGMENT_ROT;
     if (run->target->ops->is_offline(run->target)) {
         run_offline(run);
     }

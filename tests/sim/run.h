@@ -17,7 +17,7 @@ enum run_what {
 struct run_totals {
     uint64_t runs, broker_runs, lives, acked, excused, clean_stops, power_cuts, kills, dooms,
         failed_starts, format_crashes, rots, rots_refused, twice_recovered, offline_phases,
-        full_phases, tails_cut, segment_files, segment_dirs;
+        full_phases, segment_rots, damage_seen, tails_cut, segment_files, segment_dirs;
     uint64_t virtual_ns;
     uint64_t acked_least, crashes_least; /* of one seed */
     struct sim_coverage sim;

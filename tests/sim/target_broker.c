@@ -410,6 +410,7 @@ static void config_make(struct broker_config *config, const struct target_sizes 
     config->segment_size = sizes->partition.segment_size;
     config->segment_ms = sizes->partition.segment_ms;
     config->index_interval_size = sizes->partition.index_interval_size;
+    config->retention_ms = -1; /* Records are of a time long before the node's clock. */
     config->auto_create_topics = false;
     config->timestamp_before_ms_max =
         INT64_MAX; /* The node's clock jumps, the clients' does not. */
