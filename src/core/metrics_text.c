@@ -56,7 +56,7 @@ void metrics_label(struct metrics_labels *labels, const char *name, const char *
         return;
     }
     char *at = labels->text + labels->size;
-    at += sprintf(at, "%s%s=\"", labels->size == 0 ? "" : ",", name);
+    at += snprintf(at, needed, "%s%s=\"", labels->size == 0 ? "" : ",", name);
     for (const char *c = value; *c != '\0'; c++) {
         if (*c == '\\' || *c == '"' || *c == '\n') {
             *at++ = '\\';

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # timeout: 120
-"""Metrics and health over HTTP: every line is parsed, counters move by as much as was sent, readiness
-follows the disk and the stop, hostile HTTP disturbs nothing, and the configurations for Prometheus
+"""Metrics and health over HTTP: each line is parsed, counters move by as much as was sent, readiness
+follows the disk, hostile HTTP disturbs nothing, and the configurations for Prometheus
 and Grafana name only metrics that there are."""
 import http.client
 import json
