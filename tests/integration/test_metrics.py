@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # timeout: 120
-"""Metrics and health over HTTP: each line is parsed, counters move by as much as was sent, readiness
-follows the disk, hostile HTTP disturbs nothing, and the configurations for Prometheus
+"""Metrics and health over HTTP: each line is parsed, counters move by as much as was sent,
+readiness follows the disk, hostile HTTP disturbs nothing, and the configurations for Prometheus
 and Grafana name only metrics that there are."""
 import http.client
 import json
 import os
 import re
-import signal
 import socket
 import sys
 
@@ -121,16 +120,6 @@ def test_pages(port):
     check_equal(get(port, "/metrics", "HEAD"), (200, ""), "HEAD")
 
 
-def test_hung_loop(broker, port):
-    """Nothing is as good as a stopped process: after it goes on, it answers again."""
-    broker.process.send_signal(signal.SIGSTOP)
-    try:
-        http.client.HTTPConnection("127.0.0.1", port, timeout=1).request("GET", "/healthz")
-    finally:
-        broker.process.send_signal(signal.SIGCONT)
-    check_equal(get(port, "/healthz")[0], 200, "/healthz after a stop")
-
-
 def test_hostile(wire, broker, port):
     slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
     for client in slow:
@@ -212,7 +201,6 @@ def main():
                  "twinlog.journal.size": str(32 << 20)}) as broker:
         test_counters(wire, broker, port)
         test_pages(port)
-        test_hung_loop(broker, port)
         test_hostile(wire, broker, port)
         test_examples(port)
     test_disk_full(wire)
