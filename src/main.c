@@ -15,6 +15,8 @@
 #include "twinlog/broker/broker.h"
 #include "twinlog/core/trace.h"
 
+#include "monitor.h"
+
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const char usage_text[] =
@@ -166,7 +168,12 @@ static void serve_on_stopped(void *context, status result)
 static int serve_run(struct broker *broker)
 {
     struct serve_stop stop = {0};
-    status result = io_run(serve_io);
+    status result = OK;
+    /* The loop also ends a run when the monitor asks for an answer between two turns. */
+    while (status_is_ok(result) && serve_signal == 0) {
+        result = io_run(serve_io);
+        monitor_serve();
+    }
     if (!status_is_ok(result)) {
         trace_error("broker", "the event loop failed: %s", status_text(result));
         return EXIT_FAILED;
@@ -176,7 +183,9 @@ static int serve_run(struct broker *broker)
     broker_stop(broker, serve_on_stopped, &stop);
     while (status_is_ok(result) && !stop.done && serve_signal == 0) {
         result = io_run(serve_io);
+        monitor_serve();
     }
+    monitor_stop();
     if (!stop.done) {
         trace_warn("broker", "ended before the log was closed; the next start replays its journal");
         return EXIT_FAILED;
@@ -209,14 +218,19 @@ static int serve(const struct arguments *arguments)
         return EXIT_FAILED;
     }
     serve_set_signals();
+    if (!monitor_start(serve_io, &config)) {
+        return EXIT_FAILED;
+    }
     result = broker_create(serve_io, &config, &broker);
     if (!status_is_ok(result)) {
         trace_error("broker", "cannot start on %s: %s%s", config.log_dir, status_text(result),
                     result.code == STATUS_NOT_FOUND
                         ? "; prepare it once with: twinlog format --config FILE"
                         : "");
+        monitor_stop();
         return EXIT_FAILED;
     }
+    monitor_attach(broker);
     trace_info("broker",
                "twinlog " BUILD_VERSION " (" BUILD_COMMIT ", " BUILD_KIND
                ") listening on %s:%u, node %d, log in %s",

@@ -283,6 +283,11 @@ void broker_abandon(struct broker *broker)
 
 /* ---------------------------------------------------------------- facts */
 
+const struct shard *broker_shard(const struct broker *broker)
+{
+    return &broker->shard;
+}
+
 uint16_t broker_port(const struct broker *broker)
 {
     return net_server_port(broker->shard.server);

@@ -134,6 +134,8 @@ static const struct config_key config_keys[] = {
          "from one check of all segments to the next; 0: never"),
     LONG("twinlog.scrub.bytes.per.second", "10485760", 0, INT64_MAX / 1000000000, scrub_rate,
          "how fast segments are read for it; 0: never"),
+    TEXT("twinlog.http.listener", "", http_listener,
+         "address:port of metrics and health over HTTP; empty: none"),
 };
 /* clang-format on */
 
@@ -574,6 +576,34 @@ static status config_finish_compression(const struct broker_config *config,
     return OK;
 }
 
+/* The address of metrics and health; what listeners may be written as may be written here. */
+static status config_finish_http(struct broker_config *config, struct config_report *report)
+{
+    char text[CONFIG_HOST_SIZE_MAX + sizeof("HTTP://")];
+    struct listener listener;
+    if (config->http_listener[0] == '\0') {
+        return OK;
+    }
+    snprintf(text, sizeof(text), "HTTP://%s", config->http_listener);
+    if (!listener_parse(text, &listener) || listener.host[0] == '\0' || listener.port == 0) {
+        return config_fail(report,
+                           "twinlog.http.listener=%s is not of the form address:port: write "
+                           "127.0.0.1:9644, or leave it empty",
+                           config->http_listener);
+    }
+    bool is_local = strcmp(listener.host, "localhost") == 0;
+    if (!is_local && !host_is_numeric(listener.host)) {
+        return config_fail(report,
+                           "twinlog.http.listener=%s: '%s' is a name, and only an address can be "
+                           "listened on: write the address",
+                           config->http_listener, listener.host);
+    }
+    snprintf(config->http_host, sizeof(config->http_host), "%s",
+             is_local ? "127.0.0.1" : listener.host);
+    config->http_port = listener.port;
+    return OK;
+}
+
 static status config_finish_log(struct broker_config *config, struct config_report *report)
 {
     if (config->log_dir[0] == '\0' || strchr(config->log_dir, ',') != NULL) {
@@ -614,6 +644,7 @@ status broker_config_finish(struct broker_config *config, struct config_report *
 {
     TRY(config_finish_listeners(config, report));
     TRY(config_finish_log(config, report));
+    TRY(config_finish_http(config, report));
     if (config->queued_request_size_max < 0) {
         config->queued_request_size_max = MAX(4 * config->request_size_max, 64 * MIB);
     }

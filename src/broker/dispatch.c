@@ -50,6 +50,8 @@ const struct api_entry *dispatch_find(int16_t key)
     return NULL;
 }
 
+_Static_assert(COUNT_OF(dispatch_entries) <= METRICS_API_COUNT_MAX, "each is counted");
+
 bool dispatch_check(void)
 {
     for (size_t i = 0; i < COUNT_OF(dispatch_entries); i++) {
@@ -73,6 +75,11 @@ static void request_release(struct net_request *net)
         list_remove(&request->link);
     }
     ASSERT(!list_node_is_linked(&request->link));
+    if (request->arrived_ns != 0 && !request->shard->crashed) {
+        struct shard *shard = request->shard;
+        metrics_observe(&shard->metrics.apis[request->entry - dispatch_entries].answered,
+                        io_now_ns(shard->io) - request->arrived_ns);
+    }
     if (request->cleanup != NULL) {
         request->cleanup(request);
     }
@@ -91,6 +98,12 @@ static enum net_verdict dispatch_refuse(const struct net_request *net,
     trace_warn("broker", "%s asked for API %d version %d, which is not served: closed", peer,
                header->api_key, header->api_version);
     return NET_CLOSE;
+}
+
+static void dispatch_count(struct shard *shard, struct request *request)
+{
+    request->arrived_ns = io_now_ns(shard->io);
+    shard->metrics.apis[request->entry - dispatch_entries].requests++;
 }
 
 static enum net_verdict dispatch_run(struct shard *shard, struct request *request,
@@ -121,12 +134,14 @@ enum net_verdict dispatch_request(void *context, struct net_request *net, struct
         char peer[64];
         net_request_peer(net, peer, sizeof(peer));
         trace_warn("broker", "%s sent something that is no Kafka request: closed", peer);
+        shard->metrics.refused_requests++;
         return NET_CLOSE;
     }
     const struct api_entry *entry = dispatch_find(header.api_key);
     bool known = entry != NULL && header.api_version >= entry->version_min &&
                  header.api_version <= entry->version_max;
     if (entry == NULL || (!known && header.api_key != API_API_VERSIONS)) {
+        shard->metrics.refused_requests++;
         return dispatch_refuse(net, &header);
     }
     /*
@@ -141,6 +156,7 @@ enum net_verdict dispatch_request(void *context, struct net_request *net, struct
     request->version = header.api_version;
     request->correlation_id = header.correlation_id;
     net->release = request_release;
+    dispatch_count(shard, request);
     if (!known) {
         return answer_unknown_api_versions(shard, request);
     }

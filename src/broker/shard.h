@@ -12,6 +12,7 @@
 
 #include "fetch_session.h"
 #include "metadata.h"
+#include "metrics.h"
 
 struct shard {
     struct broker *broker;
@@ -39,6 +40,7 @@ struct shard {
     struct list fetch_memory_waits;
     uint64_t fetch_memory;
     struct fetch_sessions fetch_sessions;
+    struct shard_metrics metrics;
     bool log_open; /* log_open() is done */
     bool offline;
     bool disk_full;
@@ -57,6 +59,7 @@ struct request {
     const struct api_entry *entry;
     int16_t version;
     int32_t correlation_id;
+    int64_t arrived_ns;    /* the turn's time; 0: not counted */
     struct bytes body;     /* behind the header; valid as long as the frame */
     struct list_node link; /* the handler's */
     struct log_wait wait;

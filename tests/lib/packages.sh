@@ -1,7 +1,8 @@
 # Sourced by ./run and ./test: what they need from Debian, and how it is had. Never run.
 
 PACKAGES_BUILD=(gcc libc6-dev cmake ninja-build pkg-config python3 liburing-dev libzstd-dev
-    liblz4-dev libsnappy-dev zlib1g-dev libisal-dev libjansson-dev libcmocka-dev uthash-dev)
+    liblz4-dev libsnappy-dev zlib1g-dev libisal-dev libjansson-dev libmicrohttpd-dev
+    libcmocka-dev uthash-dev)
 PACKAGES_TRY=(kcat)
 # clang-format 15 or newer: the style file uses InsertBraces.
 PACKAGES_TEST=(git clang clang-tidy clang-format-16 cppcheck librdkafka-dev kcat util-linux)

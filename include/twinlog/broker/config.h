@@ -76,6 +76,10 @@ struct broker_config {
     int64_t disk_reserve_size;
     int64_t scrub_interval_ms;
     int64_t scrub_rate;
+    /* for monitoring */
+    char http_listener[CONFIG_HOST_SIZE_MAX];
+    char http_host[CONFIG_HOST_SIZE_MAX]; /* derived: numeric */
+    uint16_t http_port;
     uint64_t given;                      /* a bit for each key that a file or an override has set */
     int64_t units[CONFIG_KEY_COUNT_MAX]; /* by key: of the name that set it; 0: none did */
 };

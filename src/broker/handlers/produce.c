@@ -450,6 +450,8 @@ static void produce_on_durable(struct log_wait *wait)
         produce_answer_failed(request, error_of_status(wait->result));
         return;
     }
+    metrics_observe(&request->shard->metrics.produce_durable,
+                    io_now_ns(request->shard->io) - request->arrived_ns);
     net_request_answer(&request->net);
 }
 
