@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 120
-"""Connections and requests are bounded as the settings say, and a Kafka server.properties starts."""
+"""Connections and requests are bounded as configured; a server.properties of Kafka starts."""
 import struct
 import time
 
