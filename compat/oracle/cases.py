@@ -5,6 +5,7 @@ values    a dictionary, or a function of (system, version) that makes one; reque
           version lacks are left out
 options   producer: remembers the producer id of the answer under that name
           no_answer: the request has none; what is compared is whether the connection goes on
+          session: remembers the fetch session of the answer
           wait_ms: compares whether the answer took at least that long
 
 ("settle", topic, partitions) waits until a topic is there (0: gone) and learns its id and epoch.

@@ -18,6 +18,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tests", "lib")]
 
 from kafka_wire import Wire, WireError, batches, holds, values_of  # noqa: E402
 from twinlog_test import Client  # noqa: E402
+import admin_cases  # noqa: E402
 import cases  # noqa: E402
 
 ANSWER_SECONDS = 10
@@ -26,10 +27,11 @@ CLOCK_TOLERANCE_MS = 600000
 COORDINATOR_LOAD_IN_PROGRESS = 14
 TRIES = 50  # of a request that a system answers with "not yet"
 IGNORED = {"throttle_time_ms"}
-TEXTS = {"error_message", "batch_index_error_message", "documentation"}
+TEXTS = {"error_message", "batch_index_error_message", "documentation", "log_dir"}
 EPOCHS = {"leader_epoch"}
 NUMBERS = {"producer_id": "<producer>", "session_id": "<session>",
-           "finalized_features_epoch": "<epoch>"}
+           "finalized_features_epoch": "<epoch>", "total_bytes": "<size>",
+           "usable_bytes": "<size>"}
 IDS = {"topic_id"}
 # Lists whose order means nothing, by what identifies their elements.
 SORTED = {"topics": ["name", "topic_id"], "responses": ["topic", "name", "topic_id"],
@@ -50,6 +52,7 @@ class System:
         self.ids = {}                        # topic ids by name
         self.epochs = {}                     # leader epochs by topic
         self.producers = {}                  # producer ids by the names cases give them
+        self.session = 0                     # the fetch session that was made last
         self.cluster_id = None
 
     # What cases ask for.
@@ -148,6 +151,8 @@ class System:
             return self.normal_records(value)
         if name == "cluster_id" and value == self.cluster_id:
             return "<cluster>"
+        if name == "last_timestamp" and value > 0:
+            return "<time>"
         if (name, value) in (("host", self.host), ("port", self.port)):
             return f"<{name}>"
         if name == "log_append_time_ms" and abs(value - time.time() * 1000) < CLOCK_TOLERANCE_MS:
@@ -304,6 +309,8 @@ class Run:
             return answer
         if "producer" in options:
             system.producers[options["producer"]] = answer["producer_id"]
+        if "session" in options:
+            system.session = answer["session_id"]
         normal = system.normal("", answer)
         if "wait_ms" in options:
             normal["waited"] = waited * 1000 >= options["wait_ms"]
@@ -348,7 +355,7 @@ def main():
                System("oracle", arguments.oracle, wire)]
     accepted = Accepted(None if arguments.same else os.path.join(HERE, "accepted.txt"))
     run = Run(systems, accepted, arguments.verbose)
-    for name, steps in cases.CASES:
+    for name, steps in [*cases.CASES, *admin_cases.CASES]:
         if not arguments.case or any(fnmatch.fnmatchcase(name, glob) for glob in arguments.case):
             run.case(name, steps)
     unused = [] if arguments.case else [line for line in accepted.lines if not line["used"]]

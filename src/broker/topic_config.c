@@ -70,7 +70,7 @@ static const struct topic_key topic_keys[] = {
      INT64_MAX, NULL, NULL, NOT_USED,
      "The shortest time a record of a compacted topic stays out of compaction."},
     {"min.insync.replicas", TOPIC_INT, "1", "min.insync.replicas", true, 1, INT32_MAX, NULL, NULL,
-     USED(min_insync_replicas), "With fewer replicas in sync, produce with acks=all is refused."},
+     USED(min_insync_replicas), "Replicas in sync that acks=all needs; at most all there are."},
     {"preallocate", TOPIC_BOOL, "false", "log.preallocate", true, 0, 0, NULL, NULL, NOT_USED,
      "Whether a new segment's file gets its full size at once."},
     {"remote.log.copy.disable", TOPIC_BOOL, "false", NULL, false, 0, 0, NULL, NULL, NOT_USED,

@@ -90,6 +90,8 @@ enum config_type {
     CONFIG_INT,
     CONFIG_LONG,
     CONFIG_LIST,
+    CONFIG_SHORT, /* only of Kafka's settings that have no meaning here, as the next */
+    CONFIG_DOUBLE,
 };
 
 /* One key the broker honours. */

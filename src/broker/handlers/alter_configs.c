@@ -135,6 +135,10 @@ static bool setting_value(const struct alter *alter, struct resource *resource,
     char why[512];
     char given[CONFIG_TOPIC_VALUE_SIZE];
     struct bytes value = setting->value;
+    if (setting->operation == OPERATION_APPEND && value.size == 0) {
+        resource_fail(resource, wrong, "An empty word is not one of the list's");
+        return false;
+    }
     if (setting->operation != OPERATION_SET) {
         if (value.size >= sizeof(given)) {
             resource_fail(resource, wrong, "The value is too long");
@@ -222,6 +226,9 @@ static bool broker_setting_apply(const struct alter *alter, struct resource *res
     char old[CONFIG_VALUE_SIZE_MAX];
     char text[CONFIG_TOPIC_VALUE_SIZE];
     const struct topic_key *key = broker_setting_find(setting->name);
+    if (key == NULL && setting->operation == OPERATION_DELETE) {
+        return true; /* it was never set, so it is gone, as in Kafka */
+    }
     if (key == NULL) {
         resource_fail(
             resource, KAFKA_INVALID_REQUEST,
@@ -281,7 +288,10 @@ static bool settings_judge(const struct alter *alter, struct resource *resource)
     for (size_t i = 0; i < count; i++) {
         const struct setting *setting = &resource->settings[i];
         if (setting->operation < OPERATION_SET || setting->operation > OPERATION_SUBTRACT) {
-            resource_fail(resource, KAFKA_UNKNOWN_SERVER_ERROR, NULL);
+            /* Kafka's broker refuses what its controller stumbles over. */
+            bool is_broker = resource->type == RESOURCE_BROKER;
+            resource_fail(resource, is_broker ? KAFKA_INVALID_REQUEST : KAFKA_UNKNOWN_SERVER_ERROR,
+                          is_broker ? "Unknown operation: use 0 to 3" : NULL);
             return false;
         }
         if (setting->operation != OPERATION_DELETE && bytes_is_null(setting->value)) {

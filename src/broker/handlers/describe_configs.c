@@ -7,6 +7,7 @@
 
 #include "twinlog/core/assert.h"
 
+#include "../foreign_config.h"
 #include "../shard.h"
 
 /* ConfigSource of DescribeConfigsResponse. */
@@ -22,6 +23,7 @@
 #define TYPE_BOOLEAN 1
 #define TYPE_STRING  2
 #define TYPE_INT     3
+#define TYPE_SHORT   4
 #define TYPE_LONG    5
 #define TYPE_DOUBLE  6
 #define TYPE_LIST    7
@@ -198,8 +200,9 @@ static status topic_describe(const struct describe *d, const resource_asked *ask
 static int8_t broker_type(enum config_type type)
 {
     static const int8_t types[] = {
-        [CONFIG_BOOL] = TYPE_BOOLEAN, [CONFIG_STRING] = TYPE_STRING, [CONFIG_INT] = TYPE_INT,
-        [CONFIG_LONG] = TYPE_LONG,    [CONFIG_LIST] = TYPE_LIST,
+        [CONFIG_BOOL] = TYPE_BOOLEAN,  [CONFIG_STRING] = TYPE_STRING, [CONFIG_INT] = TYPE_INT,
+        [CONFIG_LONG] = TYPE_LONG,     [CONFIG_LIST] = TYPE_LIST,     [CONFIG_SHORT] = TYPE_SHORT,
+        [CONFIG_DOUBLE] = TYPE_DOUBLE,
     };
     return types[type];
 }
@@ -222,6 +225,28 @@ static status broker_key_fill(const struct describe *d, const struct config_key 
     broker_synonyms_add(d, key->name, out);
     if (broker_key_has_preset(key)) {
         synonym_add(out, key->name, bytes_of(key->preset), SOURCE_DEFAULT);
+    }
+    synonyms_finish(d, out);
+    return OK;
+}
+
+/* A setting of Kafka's that has no meaning here cannot be changed either. */
+static status foreign_key_fill(const struct describe *d, const struct foreign_key *key,
+                               config_result *out)
+{
+    *out = describe_configs_response_describe_configs_resource_result_default;
+    out->name = bytes_of(key->name);
+    out->value = key->preset == NULL ? BYTES_NULL : bytes_of(key->preset);
+    out->read_only = true;
+    out->config_type = broker_type(key->type);
+    out->documentation = d->include_documentation
+                             ? bytes_of("A setting of Kafka's that has no meaning here.")
+                             : BYTES_NULL;
+    if (!synonyms_reserve(d, out)) {
+        return STATUS(NO_MEMORY);
+    }
+    if (key->preset != NULL) {
+        synonym_add(out, key->name, out->value, SOURCE_DEFAULT);
     }
     synonyms_finish(d, out);
     return OK;
@@ -291,14 +316,22 @@ static status broker_describe(const struct describe *d, const resource_asked *as
         return OK;
     }
     size_t count;
+    size_t foreign_count;
     const struct config_key *keys = broker_config_keys(&count);
-    out->configs = arena_array(d->arena, count, sizeof(*out->configs));
+    const struct foreign_key *foreign = foreign_config_keys(&foreign_count);
+    out->configs = arena_array(d->arena, count + foreign_count, sizeof(*out->configs));
     if (out->configs == NULL) {
         return STATUS(NO_MEMORY);
     }
     for (size_t i = 0; i < count; i++) {
         if (is_asked(asked, keys[i].name)) {
             TRY(broker_key_fill(d, &keys[i], &out->configs[out->configs_count++]));
+        }
+    }
+    for (size_t i = 0; i < foreign_count; i++) {
+        if (is_asked(asked, foreign[i].name) &&
+            broker_config_find(bytes_of(foreign[i].name)) == NULL) {
+            TRY(foreign_key_fill(d, &foreign[i], &out->configs[out->configs_count++]));
         }
     }
     return OK;

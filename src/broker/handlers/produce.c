@@ -185,11 +185,6 @@ static enum kafka_error topic_judge(const struct produce *p, const struct topic 
         *message = "Cannot append to an internal topic";
         return KAFKA_INVALID_TOPIC_EXCEPTION;
     }
-    /* One node is in sync, itself. */
-    if (p->message.acks == ACKS_ALL && topic->config.min_insync_replicas > 1) {
-        *message = "Fewer replicas are in sync than min.insync.replicas";
-        return KAFKA_NOT_ENOUGH_REPLICAS;
-    }
     if (p->shard->disk_full) {
         *message = "The disk is nearly full";
         return KAFKA_STORAGE_ERROR;
