@@ -329,8 +329,7 @@ static status broker_describe(const struct describe *d, const resource_asked *as
         }
     }
     for (size_t i = 0; i < foreign_count; i++) {
-        if (is_asked(asked, foreign[i].name) &&
-            broker_config_find(bytes_of(foreign[i].name)) == NULL) {
+        if (is_asked(asked, foreign[i].name)) {
             TRY(foreign_key_fill(d, &foreign[i], &out->configs[out->configs_count++]));
         }
     }

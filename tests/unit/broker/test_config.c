@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "foreign_config.h"
 #include "properties.h"
 #include "twinlog/broker/config.h"
 
@@ -251,6 +252,17 @@ static void an_ipv6_listener_keeps_its_address(void **state)
     assert_int_equal(config.port, 9094);
 }
 
+static void a_key_is_either_ours_or_foreign_and_stands_in_its_table_once(void **state)
+{
+    size_t count;
+    const struct foreign_key *foreign = foreign_config_keys(&count);
+    assert_true(count > 100);
+    for (size_t i = 0; i < count; i++) {
+        assert_null(broker_config_find(bytes_of(foreign[i].name)));
+        assert_true(i == 0 || strcmp(foreign[i - 1].name, foreign[i].name) < 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +277,7 @@ int main(void)
         cmocka_unit_test(security_settings_that_are_not_honoured_refuse_the_start),
         cmocka_unit_test(overrides_take_the_last_word),
         cmocka_unit_test(an_ipv6_listener_keeps_its_address),
+        cmocka_unit_test(a_key_is_either_ours_or_foreign_and_stands_in_its_table_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
