@@ -71,12 +71,13 @@ bool dispatch_check(void)
 static void request_release(struct net_request *net)
 {
     struct request *request = CONTAINER_OF(net, struct request, net);
-    if (request->shard != NULL && request->shard->crashed && list_node_is_linked(&request->link)) {
+    struct shard *shard = request->shard;
+    bool crashed = shard != NULL && shard->crashed;
+    if (crashed && list_node_is_linked(&request->link)) {
         list_remove(&request->link);
     }
     ASSERT(!list_node_is_linked(&request->link));
-    if (request->arrived_ns != 0 && !request->shard->crashed) {
-        struct shard *shard = request->shard;
+    if (shard != NULL && request->arrived_ns != 0 && !crashed) {
         metrics_observe(&shard->metrics.apis[request->entry - dispatch_entries].answered,
                         io_now_ns(shard->io) - request->arrived_ns);
     }

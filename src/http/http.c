@@ -6,6 +6,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -95,12 +96,11 @@ static enum MHD_Result answer_line(struct MHD_Connection *connection, unsigned i
                                    const char *line)
 {
     size_t size = strlen(line);
-    char *copy = malloc(size + 1);
+    char *copy = malloc(size + sizeof("\n"));
     if (copy == NULL) {
         return MHD_NO;
     }
-    memcpy(copy, line, size);
-    copy[size] = '\n';
+    snprintf(copy, size + sizeof("\n"), "%s\n", line);
     return answer_owned(connection, code, "text/plain; charset=utf-8", copy, size + 1);
 }
 

@@ -1,6 +1,7 @@
 /* Facts of this process under the names that Prometheus' own client libraries use. */
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,19 +15,20 @@ static uint64_t ns_of(struct timeval time)
 /* Virtual and resident size; false when /proc does not tell. */
 static bool process_memory(uint64_t *virtual_size, uint64_t *resident_size)
 {
-    unsigned long long pages[2];
+    char line[128];
     FILE *file = fopen("/proc/self/statm", "re");
     if (file == NULL) {
         return false;
     }
-    bool read = fscanf(file, "%llu %llu", &pages[0], &pages[1]) == 2;
+    char *at = fgets(line, sizeof(line), file);
     fclose(file);
-    if (read) {
-        uint64_t page_size = (uint64_t)sysconf(_SC_PAGESIZE);
-        *virtual_size = pages[0] * page_size;
-        *resident_size = pages[1] * page_size;
+    if (at == NULL) {
+        return false;
     }
-    return read;
+    uint64_t page_size = (uint64_t)sysconf(_SC_PAGESIZE);
+    *virtual_size = strtoull(at, &at, 10) * page_size;
+    *resident_size = strtoull(at, NULL, 10) * page_size;
+    return true;
 }
 
 static uint64_t process_descriptors(void)
