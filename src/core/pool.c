@@ -81,7 +81,7 @@ static bool pool_grow(struct pool *pool)
 /* The object after this one: by the time it is taken its first lines are here. */
 static void pool_prefetch(const struct pool *pool)
 {
-    uint32_t size = MIN(pool->object_size, POOL_PREFETCH_MAX);
+    uint32_t size = pool->free == NULL ? 0 : MIN(pool->object_size, POOL_PREFETCH_MAX);
     for (uint32_t at = 0; at < size; at += POOL_PREFETCH_STEP) {
         __builtin_prefetch((const uint8_t *)pool->free + at, 1);
     }

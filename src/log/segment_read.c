@@ -85,13 +85,21 @@ static status position_lookup(struct io_disk *disk, const char *dir, int64_t bas
     return OK;
 }
 
+/* The base offset lies outside the CRC, so it is judged by itself. */
+#define OFFSETS_GO_BACK "the offsets of a batch go back"
+
 /* Walks on to the first batch that ends at or after `offset`; NOT_FOUND: there is none. */
 static status batch_find(struct segment_cursor *cursor, uint64_t *position, int64_t offset,
                          struct batch_header *header)
 {
+    int64_t end_offset = 0;
     for (;;) {
         TRY(segment_cursor_header(cursor, *position, header));
-        if (header->base_offset + header->last_offset_delta >= offset) {
+        if (header->base_offset < end_offset) {
+            return segment_corrupt(cursor->path, *position, OFFSETS_GO_BACK);
+        }
+        end_offset = header->base_offset + header->last_offset_delta + 1;
+        if (end_offset > offset) {
             return OK;
         }
         *position += header->size;
@@ -107,6 +115,7 @@ static status batches_check(const struct segment_cursor *cursor, uint64_t positi
                             uint32_t *good_size)
 {
     uint32_t at = 0;
+    int64_t end_offset = 0;
     while (size - at >= BATCH_HEADER_SIZE) {
         struct batch_header header;
         status s = batch_header_read((struct bytes){data + at, size - at}, &header);
@@ -117,14 +126,17 @@ static status batches_check(const struct segment_cursor *cursor, uint64_t positi
         if (is_batch && header.base_offset >= offset_max) {
             break;
         }
-        if (!is_batch || !batch_crc_is_valid(data + at, &header)) {
-            if (at > 0) {
-                break;
-            }
-            return segment_corrupt(cursor->path, position,
-                                   is_batch ? "a batch fails its CRC"
-                                            : "no record batch starts here");
+        const char *damage = !is_batch                         ? "no record batch starts here"
+                             : header.base_offset < end_offset ? OFFSETS_GO_BACK
+                             : !batch_crc_is_valid(data + at, &header) ? "a batch fails its CRC"
+                                                                       : NULL;
+        if (damage != NULL && at > 0) {
+            break;
         }
+        if (damage != NULL) {
+            return segment_corrupt(cursor->path, position, damage);
+        }
+        end_offset = header.base_offset + header.last_offset_delta + 1;
         at += header.size;
     }
     *good_size = at;
