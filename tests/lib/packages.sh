@@ -5,7 +5,8 @@ PACKAGES_BUILD=(gcc libc6-dev cmake ninja-build pkg-config python3 liburing-dev 
     libcmocka-dev uthash-dev)
 PACKAGES_TRY=(kcat)
 # clang-format 15 or newer: the style file uses InsertBraces.
-PACKAGES_TEST=(git clang libclang-rt-dev clang-tidy clang-format-16 cppcheck librdkafka-dev kcat util-linux)
+PACKAGES_TEST=(git clang libclang-rt-dev clang-tidy clang-format-16 cppcheck librdkafka-dev kcat
+    util-linux)
 
 # packages_need <why> <package...>: installs those that are missing, and says which. Ends the script
 # when they cannot be had.
