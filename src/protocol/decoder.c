@@ -4,7 +4,7 @@
  */
 #include "twinlog/core/assert.h"
 
-#include "table.h"
+#include "straight.h"
 
 struct decoder {
     const uint8_t *at;
@@ -257,6 +257,26 @@ static status decode_struct(struct decoder *d, const struct layout *layout, uint
     return layout->flexible ? decode_tagged_fields(d, layout, out) : OK;
 }
 
+/* False: not decoded, and *input is as it was. */
+static bool decode_straight(const struct message_type *type, int16_t version, struct bytes *input,
+                            struct arena *arena, void *message)
+{
+    if (type->straight_decode == NULL || input->data == NULL) {
+        return false;
+    }
+    struct straight_reader r = {
+        .at = input->data,
+        .end = input->data + input->size,
+        .arena = arena,
+        .elements_left = STRAIGHT_ELEMENTS_MAX,
+    };
+    if (!type->straight_decode(&r, version, message)) {
+        return false;
+    }
+    *input = (struct bytes){r.at, (uint32_t)(r.end - r.at)};
+    return true;
+}
+
 status message_decode_prefix(const struct message_type *type, int16_t version, struct bytes *input,
                              struct arena *arena, void *message)
 {
@@ -264,6 +284,9 @@ status message_decode_prefix(const struct message_type *type, int16_t version, s
     const struct layout *layout = message_type_layout(type, version);
     if (layout == NULL) {
         return STATUS(UNSUPPORTED);
+    }
+    if (decode_straight(type, version, input, arena, message)) {
+        return OK;
     }
     struct decoder d = {.arena = arena, .flexible = layout->flexible};
     d.at = input->data == NULL ? nothing : input->data;

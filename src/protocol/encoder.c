@@ -4,7 +4,7 @@
  */
 #include "twinlog/core/assert.h"
 
-#include "table.h"
+#include "straight.h"
 
 /* A null where the version allows none, or a string too long, is found before a byte is written. */
 static status size_struct(const struct layout *layout, const uint8_t *from, uint64_t *size);
@@ -414,12 +414,33 @@ static status encode_struct(struct message_writer *w, const struct layout *layou
     return layout->flexible ? encode_tagged_fields(w, layout, from) : OK;
 }
 
+/* False: nothing is written. */
+static bool encode_straight(const struct message_type *type, int16_t version, const void *message,
+                            struct message_writer *writer)
+{
+    if (type->straight_encode == NULL) {
+        return false;
+    }
+    struct straight_writer w = {
+        .at = writer->buffer + writer->size,
+        .end = writer->buffer + writer->capacity,
+    };
+    if (!type->straight_encode(&w, version, message)) {
+        return false;
+    }
+    writer->size = (uint32_t)(w.at - writer->buffer);
+    return true;
+}
+
 status message_encode(const struct message_type *type, int16_t version, const void *message,
                       struct message_writer *writer)
 {
     const struct layout *layout = message_type_layout(type, version);
     if (layout == NULL) {
         return STATUS(UNSUPPORTED);
+    }
+    if (encode_straight(type, version, message, writer)) {
+        return OK;
     }
     return encode_struct(writer, layout, message);
 }

@@ -119,6 +119,7 @@ class Message:
     def __init__(self, name, kafka_name):
         self.name, self.kafka_name = name, kafka_name
         self.versions, self.flexible = (0, 0), ALL
+        self.straight = False
         self.fields = []
 
 
@@ -174,14 +175,18 @@ class Parser:
     def directive(self, words):
         self.open = []
         if words[0] == "api" and len(words) == 3:
-            self.api = {"key": int(words[1]), "name": words[2], "advertised": None}
+            self.api = {"key": int(words[1]), "name": words[2], "advertised": None,
+                        "straight": False}
             self.schema.apis.append(self.api)
         elif words[0] in ("versions", "advertised", "flexible") and len(words) == 2 and self.api:
             self.api[words[0]] = parse_range(words[1])
+        elif words == ["straight"] and self.api:
+            self.api["straight"] = True
         elif words[0] in ("request", "response") and len(words) == 1 and self.api:
             message = Message(f"{snake(self.api['name'])}_{words[0]}",
                               self.api["name"] + words[0].capitalize())
             message.versions, message.flexible = self.api["versions"], self.api["flexible"]
+            message.straight = self.api["straight"]
             self.api[words[0]] = message
             self.open = [message.fields]
         elif words[0] == "record" and len(words) == 3:
@@ -416,6 +421,140 @@ class Layouts:
         self.out.append(f"static const struct layout {name} = {{{', '.join(parts)}}};")
 
 
+# Straight-line code
+
+
+class Straight:
+    """Emits decode or encode of one message as straight-line C (straight.h)."""
+
+    SIZES = {"string": 2, "bytes": 4, "records": 4}
+
+    def __init__(self, message, decodes, out):
+        self.message, self.decodes, self.out = message, decodes, out
+        self.verb = "decode" if decodes else "encode"
+        self.side = "r" if decodes else "w"
+        self.kind = "straight_reader" if decodes else "straight_writer"
+
+    def condition(self, versions):
+        """C for `version is in versions`; None when every version of the message is."""
+        low, high = self.message.versions
+        parts = []
+        if versions[0] > low:
+            parts.append(f"version >= {versions[0]}")
+        if versions[1] < high:
+            parts.append(f"version <= {versions[1]}")
+        return " && ".join(parts) or None
+
+    def nullable(self, field):
+        if field.nullable == NONE:
+            return "false"
+        return self.condition(field.nullable) or "true"
+
+    def call(self, field, place):
+        """The expression that reads into or writes from `place`, which is not an array."""
+        to = "&" if self.decodes else ""
+        if field.is_struct and not field.is_pointer:
+            name = struct_name(self.message, field)
+            return f"{name}_straight_{self.verb}({self.side}, version, flexible, &{place})"
+        what = "get" if self.decodes else "put"
+        if field.base in VIEWS:
+            return (f"straight_{what}_view({self.side}, flexible, {self.SIZES[field.base]}, "
+                    f"{self.nullable(field)}, {to}{place})")
+        if field.base in ("int16", "int32", "int64", "uuid"):
+            return f"straight_{what}_{field.base}({self.side}, {to}{place})"
+        raise SchemaError(f"{field.name}: straight-line code has no {field.type}")
+
+    def array(self, field):
+        if not field.is_struct:
+            raise SchemaError(f"{field.name}: straight-line code has no {field.type}")
+        struct = "struct " + struct_name(self.message, field)
+        count = f"m->{field.name}_count"
+        if self.decodes:
+            yield f"void *{field.name};"
+            yield (f"STRAIGHT(straight_get_array(r, flexible, {self.nullable(field)}, "
+                   f"sizeof({struct}), &{count}, &{field.name}));")
+            yield f"m->{field.name} = {field.name};"
+        else:
+            yield (f"STRAIGHT(straight_put_length(w, flexible, 4, {self.nullable(field)}, "
+                   f"{count}));")
+        element = f"{struct_name(self.message, field)}_straight_{self.verb}"
+        yield f"for (int32_t i = 0; i < {count}; i++) {{"
+        yield f"    STRAIGHT({element}({self.side}, version, flexible, &m->{field.name}[i]));"
+        yield "}"
+
+    def is_default(self, field, place, default):
+        """C that is true when a tagged field needs not be sent."""
+        if field.is_array:
+            return [f"{place}_count == {default}_count"]
+        if field.is_pointer:
+            return [f"{place} == NULL"]
+        if field.is_struct:
+            return [text for child in field.fields for text in
+                    self.is_default(child, f"{place}.{child.name}", f"{default}.{child.name}")]
+        if field.is_view:
+            return [f"bytes_equal({place}, {default})"]
+        if field.base not in INTEGERS:
+            raise SchemaError(f"{field.name}: straight-line code has no tagged {field.type}")
+        return [f"{place} == {default}"]
+
+    def field(self, struct, field):
+        if field.tag is not None:
+            if not self.decodes:
+                for text in self.is_default(field, f"m->{field.name}",
+                                            f"{struct}_default.{field.name}"):
+                    yield f"STRAIGHT({text});"
+            return
+        lines = (list(self.array(field)) if field.is_array else
+                 [f"STRAIGHT({self.call(field, 'm->' + field.name)});"])
+        condition = self.condition(field.versions)
+        if condition:
+            yield f"if ({condition}) {{"
+            yield from ("    " + line for line in lines)
+            yield "}"
+        else:
+            yield from lines
+
+    def struct(self, struct, fields):
+        const = "" if self.decodes else "const "
+        self.out.append(f"STRAIGHT_INLINE bool {struct}_straight_{self.verb}("
+                        f"struct {self.kind} *{self.side}, int16_t version, bool flexible, "
+                        f"{const}struct {struct} *m)")
+        self.out.append("{")
+        if self.decodes:
+            self.out.append(f"    *m = {struct}_default;")
+        for field in fields:
+            self.out += ["    " + line for line in self.field(struct, field)]
+        what = "get" if self.decodes else "put"
+        self.out += [f"    return straight_{what}_no_tags({self.side}, flexible);", "}"]
+
+    def emit(self):
+        """The name of the function."""
+        tagged = {id(child) for field in walk(self.message.fields) if field.tag is not None
+                  for child in [field, *walk(field.fields)]}
+        for field in walk(self.message.fields):
+            if field.is_struct and id(field) not in tagged:
+                self.struct(struct_name(self.message, field), field.fields)
+        name = self.message.name
+        self.struct(name, self.message.fields)
+        # A copy that no one else can see lives in registers.
+        const, star = ("", "reader") if self.decodes else ("const ", "writer")
+        flexible = self.condition(self.message.flexible) or "true"
+        call = f"{name}_straight_{self.verb}(&copy, version, {{}}, message)"
+        self.out += [
+            f"static bool {name}_straight(struct {self.kind} *{star}, int16_t version, "
+            f"{const}void *message)",
+            "{",
+            f"    struct {self.kind} copy = *{star};",
+            f"    bool done = {flexible} ? {call.format('true')} : {call.format('false')};",
+            "    if (done) {",
+            f"        *{star} = copy;",
+            "    }",
+            "    return done;",
+            "}",
+        ]
+        return f"    .straight_{self.verb} = {name}_straight,"
+
+
 def emit_message(message, out):
     out.append(f"/* {message.kafka_name} */")
     for name, fields in structs_of(message):
@@ -425,16 +564,19 @@ def emit_message(message, out):
     layouts = Layouts(message, out)
     low, high = message.versions
     names = [layouts.layout(message.name, message.fields, v) for v in range(low, high + 1)]
+    straight = []
+    if message.straight:
+        straight = [Straight(message, message.name.endswith("_request"), out).emit()]
     out.append(f"static const struct layout *const {message.name}_layouts[] = {{")
     out += [f"    &{name}," for name in names]
     out += ["};", f"const struct message_type {message.name}_type = {{",
             f'    .name = "{message.kafka_name}", .version_min = {low}, .version_max = {high},',
-            f"    .layouts = {message.name}_layouts,", "};", ""]
+            f"    .layouts = {message.name}_layouts,", *straight, "};", ""]
 
 
 def emit_source(schema):
     out = ["/* Generated by src/protocol/generate.py from src/protocol/schema: do not edit. */",
-           '#include "messages_generated.h"', '#include "table.h"', ""]
+           '#include "messages_generated.h"', '#include "straight.h"', ""]
     for message in schema.messages():
         emit_message(message, out)
     out.append("const struct api protocol_apis[] = {")

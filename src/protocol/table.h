@@ -49,9 +49,15 @@ struct layout {
     bool flexible;
 };
 
+struct straight_reader;
+struct straight_writer;
+
 struct message_type {
     const char *name;
     const struct layout *const *layouts; /* by version, from version_min on */
+    /* NULL, or straight-line code for versions in range; false: it gave up, walk the tables. */
+    bool (*straight_decode)(struct straight_reader *reader, int16_t version, void *message);
+    bool (*straight_encode)(struct straight_writer *writer, int16_t version, const void *message);
     int16_t version_min;
     int16_t version_max;
 };

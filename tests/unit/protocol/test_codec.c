@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#include "table.h"
+#include "straight.h"
 #include "twinlog/core/arena.h"
 #include "twinlog/protocol/messages.h"
 
@@ -574,6 +574,115 @@ static void large_records_are_referenced_and_the_ranges_are_in_order(void **stat
     }
 }
 
+/* The messages decoded and encoded by straight-line code alone. */
+static uint32_t straight_decoded;
+static uint32_t straight_encoded;
+
+static void check_straight_decode(const struct sample *s, const struct message_type *tables,
+                                  struct bytes input)
+{
+    struct arena arena;
+    arena_init(&arena, ARENA_SIZE_MAX);
+    uint8_t *by_tables = arena_alloc(&arena, message_type_size(s->type));
+    uint8_t *straight = arena_alloc(&arena, message_type_size(s->type));
+    struct straight_reader reader = {input.data, input.data + input.size, &arena, 64};
+    bool done = s->type->straight_decode(&reader, s->version, straight);
+    struct bytes left = input;
+    status result = message_decode_prefix(tables, s->version, &left, &arena, by_tables);
+    if (done) {
+        assert_true(status_is_ok(result));
+        assert_ptr_equal(reader.at, left.data);
+        assert_struct_equal(message_type_layout(s->type, s->version), by_tables, straight);
+        straight_decoded++;
+    }
+    arena_fini(&arena);
+}
+
+static void check_straight_encode(const struct sample *s)
+{
+    uint8_t *buffer = malloc(s->encoded.size + 1);
+    /* With less room than it takes, straight-line code gives up; never does it write further. */
+    for (uint32_t size = s->encoded.size + 1; size-- > 0;) {
+        buffer[size] = 0xa5;
+        struct straight_writer writer = {buffer, buffer + size};
+        bool done = s->type->straight_encode(&writer, s->version, s->message);
+        assert_int_equal(buffer[size], 0xa5);
+        if (done) {
+            assert_int_equal(size, s->encoded.size);
+            assert_ptr_equal(writer.at, buffer + size);
+            assert_memory_equal(buffer, s->encoded.data, size);
+            straight_encoded++;
+        }
+    }
+    free(buffer);
+}
+
+static void check_straight(const struct sample *s)
+{
+    struct message_type tables = *s->type;
+    tables.straight_decode = NULL;
+    tables.straight_encode = NULL;
+    if (s->type->straight_encode != NULL) {
+        struct bytes by_tables = encode_exactly(&tables, s->version, s->message);
+        assert_true(bytes_equal(by_tables, s->encoded));
+        free((void *)(uintptr_t)by_tables.data);
+        check_straight_encode(s);
+    }
+    if (s->type->straight_decode == NULL) {
+        return;
+    }
+    check_straight_decode(s, &tables, s->encoded);
+    uint8_t *copy = malloc(s->encoded.size + 1);
+    for (int round = 0; round < 60; round++) {
+        memcpy(copy, s->encoded.data, s->encoded.size);
+        copy[random_below(s->encoded.size)] = (uint8_t)next_random();
+        /* Also cut: what is then behind the end must not be read. */
+        uint32_t size = random_below(2) == 0 ? s->encoded.size : random_below(s->encoded.size);
+        uint8_t *exact = malloc(size + (size == 0));
+        memcpy(exact, copy, size);
+        check_straight_decode(s, &tables, (struct bytes){exact, size});
+        free(exact);
+    }
+    free(copy);
+}
+
+static void straight_line_code_does_what_the_tables_say(void **state)
+{
+    for_each_sample(20, check_straight);
+    assert_true(straight_decoded > 0);
+    assert_true(straight_encoded > 0);
+}
+
+static void straight_line_code_is_what_a_small_produce_takes(void **state)
+{
+    uint8_t records[100] = {1};
+    struct produce_request_partition_produce_data partition = {
+        .index = 3, .records = {records, sizeof(records)}};
+    struct produce_request_topic_produce_data topic = {
+        .name = bytes_of("topic"), .partition_data = &partition, .partition_data_count = 1};
+    struct produce_request request = {
+        .transactional_id = BYTES_NULL, .acks = -1, .topic_data = &topic, .topic_data_count = 1};
+    struct produce_response_partition_produce_response done =
+        produce_response_partition_produce_response_default;
+    struct produce_response_topic_produce_response topic_done = {
+        .name = bytes_of("topic"), .partition_responses = &done, .partition_responses_count = 1};
+    struct produce_response response = {.responses = &topic_done, .responses_count = 1};
+    for (int16_t v = 3; v <= produce_request_type.version_max; v++) {
+        struct arena arena;
+        arena_init(&arena, ARENA_SIZE_MAX);
+        struct bytes encoded = encode_exactly(&produce_request_type, v, &request);
+        struct straight_reader reader = {encoded.data, encoded.data + encoded.size, &arena, 64};
+        struct produce_request decoded;
+        assert_true(produce_request_type.straight_decode(&reader, v, &decoded));
+        assert_int_equal(decoded.topic_data[0].partition_data[0].records.size, sizeof(records));
+        uint8_t buffer[128];
+        struct straight_writer writer = {buffer, buffer + sizeof(buffer)};
+        assert_true(produce_response_type.straight_encode(&writer, v, &response));
+        free((void *)(uintptr_t)encoded.data);
+        arena_fini(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -593,6 +702,8 @@ int main(void)
         cmocka_unit_test(a_null_that_the_version_forbids_is_not_encoded),
         cmocka_unit_test(a_string_above_32767_bytes_is_too_large),
         cmocka_unit_test(large_records_are_referenced_and_the_ranges_are_in_order),
+        cmocka_unit_test(straight_line_code_does_what_the_tables_say),
+        cmocka_unit_test(straight_line_code_is_what_a_small_produce_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
