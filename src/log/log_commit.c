@@ -103,6 +103,7 @@ static void partition_committed(struct log *log, struct partition *partition, ui
     }
     if (!list_node_is_linked(&partition->dirty_link)) {
         list_push_back(&log->dirty, &partition->dirty_link);
+        log->dirty_count++;
     }
 }
 

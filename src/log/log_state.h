@@ -87,7 +87,8 @@ struct log {
     struct list committed_waits; /* by LSN */
 
     struct list dirty;    /* partitions with committed batches to write */
-    uint64_t dirty_bytes; /* of them */
+    uint32_t dirty_count; /* of them */
+    uint64_t dirty_bytes; /* of their batches */
     struct writeback writeback;
     struct scrub scrub;
     struct checkpoint_header checkpoint; /* the last one synced */

@@ -44,6 +44,7 @@ void writeback_forget(struct log *log, struct partition *partition)
     const struct partition_tail *tail = &partition->tail;
     if (list_node_is_linked(&partition->dirty_link)) {
         list_remove(&partition->dirty_link);
+        log->dirty_count--;
         log->dirty_bytes -= partition->committed_size - tail_at(tail, tail->written)->position;
     }
     if (partition->writing == NULL) {
@@ -234,17 +235,21 @@ static void writeback_start(struct log *log, bool checkpoint)
     io_offload(log->io, IO_LANE_WRITE, &writeback->job.job, writeback_job_work, writeback_on_done);
 }
 
-/* Small frames fill chunks with padding, so what was written to the journal counts as well. */
+/*
+ * Small frames fill chunks with padding, so what was written to the journal counts as well. A job
+ * opens the files of each partition it writes to, so that many partitions gather more for it.
+ */
 static bool writeback_is_due(const struct log *log)
 {
     uint64_t pool_size = (uint64_t)log->pool.chunk_size * log->pool.count_max;
+    uint64_t start_size =
+        MAX((uint64_t)WRITEBACK_START_SIZE, (uint64_t)log->dirty_count * WRITEBACK_PARTITION_SIZE);
     uint64_t frames = 0;
     uint64_t frame_bytes = 0;
     uint64_t syncs = 0;
     journal_counts(log->journal, &frames, &frame_bytes, &syncs);
     return log->dirty_bytes > 0 &&
-           (log->dirty_bytes >=
-                MIN((uint64_t)WRITEBACK_START_SIZE, pool_size / WRITEBACK_POOL_SHARE) ||
+           (log->dirty_bytes >= MIN(start_size, pool_size / WRITEBACK_POOL_SHARE) ||
             frame_bytes - log->writeback.frame_bytes >= pool_size / WRITEBACK_POOL_SHARE ||
             log->room_wanted > 0 || log->writeback.checkpoint_wanted);
 }
@@ -300,6 +305,7 @@ status writeback_now(struct log *log, bool checkpoint)
 void writeback_check(const struct log *log)
 {
     const struct writeback *writeback = &log->writeback;
+    ASSERT((log->dirty_count == 0) == list_is_empty(&log->dirty));
     bool has_job = writeback->state != WRITEBACK_IDLE;
     ASSERT(has_job == (writeback->job.items != NULL));
     ASSERT(!has_job || log->job_count > 0);

@@ -324,9 +324,11 @@ static void item_take_over(struct log *log, struct writeback_item *item)
     log->written_back_bytes += item->size;
     if (list_node_is_linked(&partition->dirty_link)) {
         list_remove(&partition->dirty_link);
+        log->dirty_count--;
     }
     if (partition->tail.written < partition->tail.committed) {
         list_push_back(&log->dirty, &partition->dirty_link);
+        log->dirty_count++;
     }
 }
 
