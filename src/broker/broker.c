@@ -319,6 +319,7 @@ void broker_check(const struct broker *broker)
     ASSERT(HASH_CNT(by_id, shard->metadata.by_id) == shard->metadata.topic_count);
     ASSERT(shard->producer_id_next <= shard->producer_id_end);
     ASSERT(shard->producer_id_end <= shard->metadata.next_producer_id);
+    ASSERT(list_is_empty(&shard->opening_waits) || shard->opening_count > 0);
     ASSERT(list_is_empty(&shard->fetch_memory_waits) || shard->fetch_memory > 0);
     fetch_sessions_check(&shard->fetch_sessions);
     log_check(shard->log);

@@ -26,7 +26,7 @@ struct shard {
     char cluster_id[UUID_TEXT_SIZE];
     /* Requests that wait for room in the log, first come first served. */
     struct list room_waits;
-    /* Batches that wait for a helper thread to open them, and how many are being opened. */
+    /* Batches that wait for a helper thread, and the slots that are taken (openings.h). */
     struct list opening_waits;
     uint32_t opening_count;
     /* Requests that wait for a block of producer ids. */

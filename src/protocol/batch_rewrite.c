@@ -14,8 +14,10 @@
 #define MAX_TIMESTAMP_AT 35u
 
 /* The slowest codec opens, and compresses, about so much in a millisecond. */
-#define INLINE_OPEN_SIZE_MAX     (64u * 1024)
-#define INLINE_COMPRESS_SIZE_MAX (8u * 1024)
+#define OPEN_SIZE_PER_MS     (64u * 1024)
+#define COMPRESS_SIZE_PER_MS (8u * 1024)
+/* What is sent of a compressed batch tells little of its records: a loop opens a bit more. */
+#define LOOP_OPENED_SIZE_MAX (256u * 1024)
 
 static void header_seal(uint8_t *batch, struct batch_header *header)
 {
@@ -40,15 +42,27 @@ void batch_set_times(uint8_t *batch, struct batch_header *header)
     header_seal(batch, header);
 }
 
-bool batch_is_heavy(struct bytes records, const struct batch_rules *rules)
+struct batch_work batch_work_of(struct bytes records, const struct batch_rules *rules)
 {
     if (records.size < BATCH_HEADER_SIZE) {
-        return false;
+        return (struct batch_work){0};
     }
     unsigned codec = load_be16(records.data + ATTRIBUTES_AT) & BATCH_CODEC_MASK;
-    bool compresses = rules->recompress && codec != rules->codec && rules->codec != CODEC_NONE;
-    return (compresses && records.size > INLINE_COMPRESS_SIZE_MAX) ||
-           (codec != CODEC_NONE && records.size > INLINE_OPEN_SIZE_MAX);
+    if (rules->recompress && codec != rules->codec && rules->codec != CODEC_NONE) {
+        return (struct batch_work){
+            .factor = OPEN_SIZE_PER_MS / COMPRESS_SIZE_PER_MS,
+            .is_heavy = records.size > COMPRESS_SIZE_PER_MS,
+            .opened_size_max = COMPRESS_SIZE_PER_MS,
+        };
+    }
+    if (codec != CODEC_NONE) {
+        return (struct batch_work){
+            .factor = 1,
+            .is_heavy = records.size > OPEN_SIZE_PER_MS,
+            .opened_size_max = LOOP_OPENED_SIZE_MAX,
+        };
+    }
+    return (struct batch_work){0};
 }
 
 status batch_rewrite(const uint8_t *batch, struct batch_header *header, struct bytes records,

@@ -225,10 +225,14 @@ enum kafka_error batch_admit(struct bytes records, const struct batch_rules *rul
     uint8_t *buffer = NULL;
     admitted->bytes = records;
     admitted->rewritten = NULL;
+    admitted->opened_size = 0;
     enum kafka_error error = check_batch(records, rules, &admitted->header, fault);
     if (error == KAFKA_NONE) {
         enum codec codec = admitted->header.attributes & BATCH_CODEC_MASK;
         error = check_inside(records.data, rules, &admitted->header, &inside, &buffer, fault);
+        if (codec != CODEC_NONE) {
+            admitted->opened_size = buffer != NULL ? inside.size : rules->opened_size_max;
+        }
         if (error == KAFKA_NONE && rules->recompress && codec != rules->codec) {
             error = recompress(rules, inside, admitted, fault);
         }

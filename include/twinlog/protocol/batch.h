@@ -104,6 +104,11 @@ struct batch_admitted {
     struct batch_header header;
     struct bytes bytes;
     uint8_t *rewritten; /* `bytes` is this (malloc, the caller's); NULL: it is what was sent */
+    /*
+     * Bytes of a compressed batch's records when opened; opened_size_max of the rules when it could
+     * not be opened. 0: it was not compressed, or it was refused by its header.
+     */
+    size_t opened_size;
 };
 
 /*
@@ -114,11 +119,15 @@ struct batch_admitted {
 enum kafka_error batch_admit(struct bytes records, const struct batch_rules *rules,
                              struct batch_admitted *admitted, struct batch_fault *fault);
 
-/*
- * True when batch_admit() would take longer than a loop may stand still: by the size of a batch
- * that must be opened or compressed. Looks at the header only, and says nothing about its validity.
- */
-bool batch_is_heavy(struct bytes records, const struct batch_rules *rules);
+/* What batch_admit() costs the thread that runs it. */
+struct batch_work {
+    uint32_t factor;        /* per byte, where opening one is 1; 0: nothing to open or compress */
+    bool is_heavy;          /* by its size as sent: too long for a loop to stand still */
+    size_t opened_size_max; /* likewise when its records are larger opened; bytes */
+};
+
+/* Looks at the header only, and says nothing about its validity. */
+struct batch_work batch_work_of(struct bytes records, const struct batch_rules *rules);
 
 /* True when the bytes of the batch have another max timestamp than its header. */
 bool batch_times_differ(const uint8_t *batch, const struct batch_header *header);

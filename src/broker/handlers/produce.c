@@ -4,16 +4,17 @@
  * What is left is to wait for the sync (acks=1) or the commit (acks=all) and to send the answer.
  * Only when that wait fails is the answer read again and its partitions given the error.
  *
- * A log that is full parks the request: its frame and the partitions that are done are kept, the
- * connection reads no further, and produce_resume() goes on where it stopped (I8). So does a batch
- * that is long to open or to compress: a helper thread does that, and other connections go on.
+ * A log that is full parks the request: its frame and how far it got are kept, the connection reads
+ * no further, and produce_resume() goes on where it stopped (I8). So do batches that are long to
+ * open or to compress, each or together: a helper thread does that, and other connections go on. A
+ * topic is remembered by its id then, for its name may come to mean another one.
  */
 #include <stdlib.h>
 
 #include "twinlog/core/assert.h"
 #include "twinlog/core/trace.h"
 
-#include "../shard.h"
+#include "../openings.h"
 
 #define ACKS_ALL  (-1)
 #define ACKS_NONE 0
@@ -23,10 +24,11 @@
 /* No topic can have smaller segments; simulations have, and batches that are larger. */
 #define SEGMENT_SIZE_LEAST ((int64_t)1024 * 1024)
 
-/* A compressed batch that is larger opened is opened on a helper thread. */
-#define INLINE_OPENED_SIZE_MAX ((size_t)256 * 1024)
-/* So many are at a time: each holds up to twinlog.batch.opened.size.max, twice when rewritten. */
-#define OPENINGS_MAX          2u
+/* What a run may open on the loop, in bytes opened, and what a batch costs on top of its own. */
+#define RUN_WORK_MAX ((int64_t)1024 * 1024)
+#define BATCH_WORK   ((int64_t)1024)
+/* Partitions that are looked through for batches of one job. */
+#define OPENING_REACH         256
 #define OPENED_SIZE_MAX_LEAST ((int64_t)64 * 1024 * 1024)
 
 typedef struct produce_response_partition_produce_response partition_response;
@@ -35,44 +37,25 @@ typedef struct produce_response_partition_produce_response partition_response;
 enum produce_step {
     STEP_DONE,
     STEP_NO_ROOM, /* the log is full */
-    STEP_OPEN,    /* the batch is to be opened on a helper thread; p->heavy says which */
+    STEP_OPEN,    /* a helper thread is to open the batch */
 };
 
-/* A batch that a helper thread judges and perhaps rewrites. In the request's arena. */
-struct produce_opening {
-    struct io_job job;
-    struct request *request;
-    struct bytes records; /* in the kept frame */
-    struct batch_rules rules;
-    struct batch_admitted admitted;
-    struct batch_fault fault;
-    enum kafka_error error;
-    bool done;
-};
-
-/* One run over a request. */
+/* A request under way: on the stack, and once it is parked in the request's arena. */
 struct produce {
     struct shard *shard;
     struct request *request;
     struct produce_request message;
     struct produce_response response;
-    struct batch_rules rules;
+    struct batch_rules rules; /* of the topic at hand */
     int64_t wall_ms;
-    uint64_t lsn; /* what to wait for; 0: nothing */
-    uint32_t done_count;
-    bool failed; /* a partition has an error */
-    enum produce_step step;
-    struct bytes heavy;              /* STEP_OPEN: the batch */
-    struct produce_opening *opening; /* of the first partition that is not done; or NULL */
-};
-
-/* What a parked request keeps in its arena. */
-struct produce_parked {
-    uint64_t lsn;
-    struct produce_opening *opening; /* its result is not used yet; or NULL */
-    uint32_t done_count;
-    bool failed;
-    partition_response done[]; /* as many as the request has partitions */
+    int64_t work_left; /* of RUN_WORK_MAX */
+    uint64_t lsn;      /* what to wait for; 0: nothing */
+    int32_t topic_at;  /* the first partition that is not done */
+    int32_t partition_at;
+    bool failed;             /* a partition has an error */
+    bool is_kept;            /* it was parked: its topics are known by id */
+    bool is_abandoned;       /* nobody waits for the answer */
+    struct opening *opening; /* NULL before the first */
 };
 
 /* ---------------------------------------------------------------- one partition */
@@ -239,14 +222,21 @@ static bool partition_admit(struct produce *p, struct bytes records,
                             struct batch_admitted *admitted, struct batch_fault *fault,
                             enum kafka_error *error)
 {
+    const struct batch_work work = batch_work_of(records, &p->rules);
     const size_t opened_max = p->rules.opened_size_max;
-    if (batch_is_heavy(records, &p->rules)) {
+    if (work.factor == 0) {
+        *error = batch_admit(records, &p->rules, admitted, fault);
+        return true;
+    }
+    if (work.is_heavy || p->work_left <= 0) {
         return false;
     }
-    p->rules.opened_size_max = MIN(opened_max, INLINE_OPENED_SIZE_MAX);
+    p->rules.opened_size_max = MIN(opened_max, work.opened_size_max);
     *error = batch_admit(records, &p->rules, admitted, fault);
     p->rules.opened_size_max = opened_max;
-    return !fault->opened_too_large || opened_max <= INLINE_OPENED_SIZE_MAX;
+    p->work_left -=
+        BATCH_WORK + (int64_t)(work.factor * MAX(admitted->opened_size, (size_t)records.size));
+    return !fault->opened_too_large || opened_max <= work.opened_size_max;
 }
 
 /* Nothing happened unless the step is DONE. */
@@ -257,13 +247,14 @@ static enum produce_step partition_judge_and_append(struct produce *p, const str
     struct batch_admitted admitted;
     struct batch_fault fault;
     enum kafka_error error;
-    struct produce_opening *opening = p->opening;
-    if (opening != NULL) {
-        admitted = opening->admitted;
-        fault = opening->fault;
-        error = opening->error;
+    struct opened *opened = p->opening == NULL
+                                ? NULL
+                                : opening_find(p->opening, p->topic_at, p->partition_at, &p->rules);
+    if (opened != NULL) {
+        admitted = opened->admitted;
+        fault = opened->fault;
+        error = opened->error;
     } else if (!partition_admit(p, records, &admitted, &fault, &error)) {
-        p->heavy = records;
         return STEP_OPEN;
     }
     enum produce_step step = STEP_DONE;
@@ -273,19 +264,10 @@ static enum produce_step partition_judge_and_append(struct produce *p, const str
     } else {
         step = partition_append(p, topic, partition, &admitted, out);
     }
-    if (opening == NULL) {
+    if (opened == NULL) {
         free(admitted.rewritten);
     }
     return step;
-}
-
-/* What was opened for a partition is used, or of no use. */
-static void opening_free(struct produce_opening *opening)
-{
-    if (opening != NULL) {
-        free(opening->admitted.rewritten);
-        opening->admitted.rewritten = NULL;
-    }
 }
 
 static enum produce_step
@@ -306,10 +288,6 @@ produce_partition(struct produce *p, const struct topic *topic, enum kafka_error
     } else {
         step = partition_judge_and_append(p, topic, partition, data->records, out);
     }
-    if (step == STEP_DONE) {
-        opening_free(p->opening);
-        p->opening = NULL;
-    }
     return step;
 }
 
@@ -319,24 +297,21 @@ static struct topic *produce_find_topic(struct produce *p,
                                         const struct produce_request_topic_produce_data *data,
                                         enum kafka_error *error)
 {
-    bool by_id = p->request->version >= 13;
-    struct topic *topic = by_id ? metadata_topic_by_id(&p->shard->metadata, &data->topic_id)
-                                : metadata_topic_by_name(&p->shard->metadata, data->name);
+    bool sent_by_id = p->request->version >= 13;
+    struct topic *topic = sent_by_id || p->is_kept
+                              ? metadata_topic_by_id(&p->shard->metadata, &data->topic_id)
+                              : metadata_topic_by_name(&p->shard->metadata, data->name);
     *error = topic != NULL ? KAFKA_NONE
-             : by_id       ? KAFKA_UNKNOWN_TOPIC_ID
+             : sent_by_id  ? KAFKA_UNKNOWN_TOPIC_ID
                            : KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
     return topic;
 }
 
-/*
- * Partitions that were done before a park are not done again; `resumed` holds their answers.
- * p->done_count says how far it got.
- */
-static enum produce_step produce_topic(struct produce *p, int32_t topic_index,
-                                       const struct produce_parked *resumed, uint32_t *position)
+/* Goes on at p->partition_at of the topic at p->topic_at. */
+static enum produce_step produce_topic(struct produce *p)
 {
-    const struct produce_request_topic_produce_data *data = &p->message.topic_data[topic_index];
-    struct produce_response_topic_produce_response *out = &p->response.responses[topic_index];
+    const struct produce_request_topic_produce_data *data = &p->message.topic_data[p->topic_at];
+    struct produce_response_topic_produce_response *out = &p->response.responses[p->topic_at];
     enum kafka_error error;
     const char *message = NULL;
     struct topic *topic = produce_find_topic(p, data, &error);
@@ -344,24 +319,19 @@ static enum produce_step produce_topic(struct produce *p, int32_t topic_index,
         error = topic_judge(p, topic, &message);
         rules_of_topic(p, topic);
     }
-    for (int32_t i = 0; i < data->partition_data_count; i++, (*position)++) {
-        if (resumed != NULL && *position < resumed->done_count) {
-            out->partition_responses[i] = resumed->done[*position];
-            continue;
-        }
-        enum produce_step step = produce_partition(
-            p, topic, error, message, &data->partition_data[i], &out->partition_responses[i]);
+    for (; p->partition_at < data->partition_data_count; p->partition_at++) {
+        enum produce_step step =
+            produce_partition(p, topic, error, message, &data->partition_data[p->partition_at],
+                              &out->partition_responses[p->partition_at]);
         if (step != STEP_DONE) {
             return step;
         }
-        p->done_count++;
     }
     return STEP_DONE;
 }
 
-static status produce_response_init(struct produce *p)
+static status produce_response_init(struct produce *p, struct arena *arena)
 {
-    struct arena *arena = &p->shard->scratch;
     int32_t count = MAX(p->message.topic_data_count, 0);
     p->response = produce_response_default;
     p->response.responses = arena_array(arena, (size_t)count, sizeof(*p->response.responses));
@@ -484,130 +454,23 @@ static enum net_verdict produce_finish(struct produce *p)
     return NET_TAKEN;
 }
 
-/* ---------------------------------------------------------------- park and resume */
+/* ---------------------------------------------------------------- runs */
 
-static void produce_resume(struct request *request);
-
-static void openings_start(struct shard *shard);
-
-static void opening_work(struct io_job *job)
+/* Decodes the request, with what it and the answer need in `arena`. */
+static status produce_decode(struct produce *p, struct arena *arena)
 {
-    struct produce_opening *opening = job->context;
-    opening->error =
-        batch_admit(opening->records, &opening->rules, &opening->admitted, &opening->fault);
+    TRY(request_decode(p->request, arena, &p->message));
+    return produce_response_init(p, arena);
 }
 
-/* Whoever waits for room was here before. */
-static void opening_on_done(struct io_job *job)
+/* Runs from the first partition that is not done. */
+static enum produce_step produce_run(struct produce *p)
 {
-    struct produce_opening *opening = job->context;
-    struct shard *shard = opening->request->shard;
-    opening->done = true;
-    shard->opening_count--;
-    openings_start(shard);
-    if (list_is_empty(&shard->room_waits)) {
-        produce_resume(opening->request);
-    } else {
-        request_wait_room(opening->request, produce_resume);
-    }
-}
-
-/* The only place a batch is given to a helper thread: what it takes in memory is bounded here. */
-static void openings_start(struct shard *shard)
-{
-    while (shard->opening_count < OPENINGS_MAX && !list_is_empty(&shard->opening_waits)) {
-        struct list_node *node = list_pop_front(&shard->opening_waits);
-        struct produce_opening *opening = CONTAINER_OF(node, struct produce_opening, job.link);
-        opening->job.context = opening;
-        shard->opening_count++;
-        io_offload(shard->io, IO_LANE_READ, &opening->job, opening_work, opening_on_done);
-    }
-}
-
-static void produce_cleanup(struct request *request)
-{
-    const struct produce_parked *parked = request->state;
-    opening_free(parked->opening);
-}
-
-/* Room for all partitions, made once: a request may park before each. */
-static struct produce_parked *produce_parked_of(struct produce *p)
-{
-    if (p->request->state != NULL) {
-        return p->request->state;
-    }
-    size_t count = 0;
-    for (int32_t i = 0; i < p->response.responses_count; i++) {
-        count += (size_t)p->response.responses[i].partition_responses_count;
-    }
-    struct produce_parked *parked = arena_alloc(
-        request_arena(p->request), sizeof(*parked) + count * sizeof(partition_response));
-    if (parked != NULL) {
-        *parked = (struct produce_parked){0};
-        p->request->state = parked;
-        p->request->cleanup = produce_cleanup;
-    }
-    return parked;
-}
-
-static bool produce_open(struct produce *p, struct produce_parked *parked)
-{
-    struct produce_opening *opening = arena_alloc(request_arena(p->request), sizeof(*opening));
-    if (opening == NULL) {
-        return false;
-    }
-    *opening =
-        (struct produce_opening){.request = p->request, .records = p->heavy, .rules = p->rules};
-    parked->opening = opening;
-    list_push_back(&p->shard->opening_waits, &opening->job.link);
-    openings_start(p->shard);
-    return true;
-}
-
-/* Keeps what is done so far; request->body, and what views it, is kept memory already. */
-static bool produce_park(struct produce *p)
-{
-    struct produce_parked *parked = produce_parked_of(p);
-    if (parked == NULL) {
-        return false;
-    }
-    const uint32_t count = parked->done_count + p->done_count;
-    parked->lsn = p->lsn;
-    parked->failed = p->failed;
-    parked->done_count = count;
-    parked->opening = p->opening;
-    uint32_t position = 0;
-    for (int32_t i = 0; i < p->response.responses_count; i++) {
-        const struct produce_response_topic_produce_response *topic = &p->response.responses[i];
-        for (int32_t j = 0; j < topic->partition_responses_count && position < count; j++) {
-            parked->done[position++] = topic->partition_responses[j];
-        }
-    }
-    if (p->step == STEP_OPEN) {
-        return produce_open(p, parked);
-    }
-    request_wait_room(p->request, produce_resume);
-    return true;
-}
-
-/* Runs from the first partition not done. False: the request must be closed. */
-static bool produce_run(struct produce *p, const struct produce_parked *resumed)
-{
-    struct shard *shard = p->shard;
-    if (!status_is_ok(request_decode(p->request, &shard->scratch, &p->message)) ||
-        !status_is_ok(produce_response_init(p))) {
-        return false;
-    }
-    p->wall_ms = io_wall_ms(shard->io);
-    if (resumed != NULL) {
-        p->lsn = resumed->lsn;
-        p->failed = resumed->failed;
-        p->opening = resumed->opening;
-        ASSERT(p->opening == NULL || p->opening->done);
-    }
+    p->wall_ms = io_wall_ms(p->shard->io);
+    p->work_left = RUN_WORK_MAX;
     if (p->message.acks < ACKS_ALL || p->message.acks > 1) {
         produce_fail_all(p, KAFKA_INVALID_REQUIRED_ACKS);
-        return true;
+        return STEP_DONE;
     }
     if (!bytes_is_null(p->message.transactional_id)) {
         /*
@@ -615,62 +478,194 @@ static bool produce_run(struct produce *p, const struct produce_parked *resumed)
          * used; clients take it for final.
          */
         produce_fail_all(p, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
-        return true;
+        return STEP_DONE;
     }
-    uint32_t position = 0;
-    for (int32_t i = 0; i < p->response.responses_count; i++) {
-        p->step = produce_topic(p, i, resumed, &position);
-        if (p->step != STEP_DONE) {
-            break;
+    for (; p->topic_at < p->response.responses_count; p->topic_at++, p->partition_at = 0) {
+        enum produce_step step = produce_topic(p);
+        if (step != STEP_DONE) {
+            return step;
         }
     }
+    return STEP_DONE;
+}
+
+/* ---------------------------------------------------------------- park and resume */
+
+static void produce_resume(struct request *request);
+
+/* A job of the batch at hand, and of those behind it that are to be opened as well. */
+static void produce_fill_opening(struct produce *p)
+{
+    int32_t reach = OPENING_REACH;
+    int32_t partition_at = p->partition_at;
+    for (int32_t i = p->topic_at; i < p->message.topic_data_count; i++, partition_at = 0) {
+        const struct produce_request_topic_produce_data *data = &p->message.topic_data[i];
+        enum kafka_error error;
+        struct topic *topic = produce_find_topic(p, data, &error);
+        if (reach-- <= 0) {
+            return;
+        }
+        if (topic == NULL) {
+            continue;
+        }
+        rules_of_topic(p, topic);
+        for (; partition_at < data->partition_data_count; partition_at++) {
+            struct bytes records = data->partition_data[partition_at].records;
+            bool opens = batch_work_of(records, &p->rules).factor > 0;
+            if (reach-- <= 0 ||
+                (opens && !opening_add(p->opening, i, partition_at, records, &p->rules))) {
+                return;
+            }
+        }
+    }
+}
+
+static bool produce_open(struct produce *p)
+{
+    if (p->opening == NULL) {
+        size_t count = 0;
+        for (int32_t i = p->topic_at; i < p->response.responses_count; i++) {
+            count += (size_t)p->response.responses[i].partition_responses_count;
+        }
+        p->opening = opening_create(p->request, count, produce_resume);
+    }
+    if (p->opening == NULL) {
+        return false;
+    }
+    produce_fill_opening(p);
+    opening_start(p->opening);
     return true;
+}
+
+/* False: no memory. */
+static bool produce_park(struct produce *p, enum produce_step step)
+{
+    if (step == STEP_OPEN) {
+        return produce_open(p);
+    }
+    request_wait_room(p->request, produce_resume);
+    return true;
+}
+
+static void produce_answer_nobody(struct request *request)
+{
+    request->net.range_count = 0;
+    net_request_answer(&request->net);
 }
 
 static void produce_resume(struct request *request)
 {
     struct shard *shard = request->shard; /* An answered request may be gone. */
-    struct produce p = {.shard = shard, .request = request};
-    struct produce_parked *resumed = request->state;
-    bool ran = produce_run(&p, resumed);
-    if (resumed != NULL) {
-        resumed->opening = p.opening;
+    struct produce *p = request->state;
+    if (p->is_abandoned) {
+        produce_answer_nobody(request);
+        return;
     }
-    if (!ran || (p.step != STEP_DONE && !produce_park(&p))) {
+    enum produce_step step = produce_run(p);
+    if (p->opening != NULL && (step != STEP_NO_ROOM || !opening_has_results(p->opening))) {
+        opening_release(p->opening);
+    }
+    if (step == STEP_DONE) {
+        request->net.abandon = NULL;
+        (void)produce_finish(p);
+    } else if (!produce_park(p, step)) {
         request_close(request, "no memory to go on");
-    } else if (p.step == STEP_DONE) {
-        (void)produce_finish(&p);
     }
     arena_reset(&shard->scratch);
 }
 
+/*
+ * The connection is gone. Nobody waits for the answer, so nobody was told that the rest is there;
+ * but what a client sends with acks=0 before it closes is to be there, unless the broker stops.
+ */
+static void produce_abandon(struct net_request *net)
+{
+    struct request *request = CONTAINER_OF(net, struct request, net);
+    struct produce *p = request->state;
+    if (p->message.acks == ACKS_NONE && !p->shard->stopping) {
+        return;
+    }
+    if (list_node_is_linked(&request->link)) {
+        list_remove(&request->link);
+    } else if (p->opening == NULL || !opening_cancel(p->opening)) {
+        p->is_abandoned = true; /* A helper has its batches. */
+        return;
+    }
+    produce_answer_nobody(request);
+}
+
+static void produce_cleanup(struct request *request)
+{
+    const struct produce *p = request->state;
+    if (p->opening != NULL) {
+        opening_release(p->opening);
+    }
+}
+
+/*
+ * Moves the request to its arena: all of it is decoded from the kept frame, once, and the answers
+ * so far are taken over. NULL: no memory.
+ */
+static struct produce *produce_keep(const struct produce *p)
+{
+    struct arena *arena = request_arena(p->request);
+    struct produce *kept = arena_array(arena, 1, sizeof(*kept));
+    if (kept == NULL) {
+        return NULL;
+    }
+    *kept = (struct produce){.shard = p->shard,
+                             .request = p->request,
+                             .wall_ms = p->wall_ms,
+                             .lsn = p->lsn,
+                             .topic_at = p->topic_at,
+                             .partition_at = p->partition_at,
+                             .failed = p->failed};
+    if (!status_is_ok(produce_decode(kept, arena))) {
+        return NULL;
+    }
+    for (int32_t i = 0; i <= p->topic_at && i < p->response.responses_count; i++) {
+        const struct produce_response_topic_produce_response *from = &p->response.responses[i];
+        int32_t count = i < p->topic_at ? from->partition_responses_count : p->partition_at;
+        for (int32_t j = 0; j < count; j++) {
+            kept->response.responses[i].partition_responses[j] = from->partition_responses[j];
+        }
+    }
+    for (int32_t i = 0; i < kept->message.topic_data_count && p->request->version < 13; i++) {
+        struct produce_request_topic_produce_data *data = &kept->message.topic_data[i];
+        enum kafka_error error;
+        const struct topic *topic = produce_find_topic(kept, data, &error);
+        data->topic_id = topic == NULL ? (struct uuid){0} : topic->id;
+    }
+    kept->is_kept = true;
+    p->request->state = kept;
+    p->request->cleanup = produce_cleanup;
+    p->request->net.abandon = produce_abandon;
+    return kept;
+}
+
 /* The connection reads no further until this request is through (I8). */
-static enum net_verdict produce_hold(struct produce *p, bool behind)
+static enum net_verdict produce_hold(const struct produce *p, enum produce_step step)
 {
     struct request *request = p->request;
-    const uint8_t *received = request->body.data;
     net_request_hold(&request->net);
     request->body = net_request_keep(&request->net, request->body);
     if (bytes_is_null(request->body)) {
         return request_refuse(request, "no memory to keep the request");
     }
-    if (behind) {
-        request_wait_room(request, produce_resume);
-        return NET_TAKEN;
-    }
-    if (p->step == STEP_OPEN) {
-        p->heavy.data = request->body.data + (p->heavy.data - received);
-    }
-    return produce_park(p) ? NET_TAKEN : request_refuse(request, "no memory to park");
+    struct produce *kept = produce_keep(p);
+    return kept != NULL && produce_park(kept, step) ? NET_TAKEN
+                                                    : request_refuse(request, "it cannot be kept");
 }
 
 enum net_verdict handle_produce(struct shard *shard, struct request *request)
 {
     struct produce p = {.shard = shard, .request = request};
-    /* Behind requests that wait for room there is no overtaking. */
-    bool behind = !list_is_empty(&shard->room_waits);
-    if (!behind && !produce_run(&p, NULL)) {
+    if (!list_is_empty(&shard->room_waits)) {
+        return produce_hold(&p, STEP_NO_ROOM); /* There is no overtaking. */
+    }
+    if (!status_is_ok(produce_decode(&p, &shard->scratch))) {
         return NET_CLOSE;
     }
-    return !behind && p.step == STEP_DONE ? produce_finish(&p) : produce_hold(&p, behind);
+    enum produce_step step = produce_run(&p);
+    return step == STEP_DONE ? produce_finish(&p) : produce_hold(&p, step);
 }

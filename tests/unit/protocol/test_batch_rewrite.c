@@ -209,17 +209,20 @@ static void what_takes_long_is_heavy(void **state)
         bool recompress;
         enum codec codec;
         bool heavy;
+        uint32_t factor;
+        size_t opened_size_max;
     } cases[] = {
-        {CODEC_NONE, 1 << 20, false, CODEC_NONE, false},
-        {CODEC_NONE, 1 << 20, true, CODEC_NONE, false},
-        {CODEC_NONE, 1 << 20, true, CODEC_GZIP, true},
-        {CODEC_NONE, 1 << 10, true, CODEC_GZIP, false},
-        {CODEC_GZIP, 1 << 20, false, CODEC_NONE, true},
-        {CODEC_GZIP, 1 << 15, false, CODEC_NONE, false},
-        {CODEC_GZIP, 1 << 15, true, CODEC_GZIP, false},
-        {CODEC_GZIP, 1 << 15, true, CODEC_NONE, false},
-        {CODEC_GZIP, 1 << 15, true, CODEC_ZSTD, true},
-        {CODEC_GZIP, 60, true, CODEC_ZSTD, false}, /* no header */
+        {CODEC_NONE, 1 << 20, false, CODEC_NONE, false, 0, 0},
+        {CODEC_NONE, 1 << 20, true, CODEC_NONE, false, 0, 0},
+        {CODEC_NONE, 1 << 20, true, CODEC_GZIP, true, 8, 8 << 10},
+        {CODEC_NONE, 1 << 10, true, CODEC_GZIP, false, 8, 8 << 10},
+        {CODEC_GZIP, 1 << 20, false, CODEC_NONE, true, 1, 256 << 10},
+        {CODEC_GZIP, 1 << 15, false, CODEC_NONE, false, 1, 256 << 10},
+        {CODEC_GZIP, 1 << 15, true, CODEC_GZIP, false, 1, 256 << 10},
+        {CODEC_GZIP, 1 << 15, true, CODEC_NONE, false, 1, 256 << 10},
+        {CODEC_GZIP, 1 << 15, true, CODEC_ZSTD, true, 8, 8 << 10},
+        {CODEC_GZIP, 1 << 10, true, CODEC_ZSTD, false, 8, 8 << 10},
+        {CODEC_GZIP, 60, true, CODEC_ZSTD, false, 0, 0}, /* no header */
     };
     uint8_t *batch = calloc(1, 1 << 20);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -227,8 +230,10 @@ static void what_takes_long_is_heavy(void **state)
         rules.recompress = cases[i].recompress;
         rules.codec = cases[i].codec;
         store_be16(batch + 21, (uint16_t)cases[i].sent);
-        assert_int_equal(batch_is_heavy((struct bytes){batch, cases[i].size}, &rules),
-                         cases[i].heavy);
+        struct batch_work work = batch_work_of((struct bytes){batch, cases[i].size}, &rules);
+        assert_int_equal(work.is_heavy, cases[i].heavy);
+        assert_int_equal(work.factor, cases[i].factor);
+        assert_int_equal(work.opened_size_max, cases[i].opened_size_max);
     }
     free(batch);
 }
