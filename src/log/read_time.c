@@ -1,12 +1,15 @@
 /*
  * Time lookups (ListOffsets): the first record at or after a time, or the one with the largest
- * timestamp (KIP-734). Segments first, in the READ lane, then the committed tail on the loop.
+ * timestamp (KIP-734). Segments first, in the READ lane, then the committed tail on the loop, by
+ * the headers of its batches; a compressed one that may hold the record is copied and opened in the
+ * lane.
  */
 #include <stdlib.h>
 
 #include "read.h"
 
-#define BATCH_MAX_TIMESTAMP_AT 35u /* batch.h */
+#define BATCH_ATTRIBUTES_AT    21u /* batch.h */
+#define BATCH_MAX_TIMESTAMP_AT 35u
 
 struct lookup_state {
     struct read_flight flight;
@@ -20,6 +23,14 @@ struct lookup_state {
     int64_t found_offset;
     int64_t found_timestamp;
     int32_t leader_epoch;
+    /* The batch of the tail that was looked into last: its size, what was asked, what it held. */
+    uint32_t batch_size;
+    int64_t batch_timestamp;
+    int64_t batch_found_offset;
+    int64_t batch_found_timestamp;
+    /* find_max: batches of the tail that rank before this one were looked into; see tail_ranks. */
+    int64_t seen_timestamp;
+    int64_t seen_offset;
 };
 
 _Static_assert(offsetof(struct lookup_state, flight) == 0, "freed through its flight");
@@ -128,42 +139,120 @@ static void lookup_work(struct io_job *job)
 
 /* ---------------------------------------------------------------- tail */
 
-static void lookup_tail_entry(struct lookup_state *state, const struct tail_entry *entry)
+static int64_t entry_max_timestamp(const struct tail_entry *entry)
 {
+    return (int64_t)load_be64(entry->data + BATCH_MAX_TIMESTAMP_AT);
+}
+
+static bool entry_is_compressed(const struct tail_entry *entry)
+{
+    return (load_be16(entry->data + BATCH_ATTRIBUTES_AT) & BATCH_CODEC_MASK) != CODEC_NONE;
+}
+
+/* The largest timestamp ranks first, and of the same ones the lowest offset. */
+static bool tail_ranks(int64_t timestamp, int64_t offset, int64_t than_timestamp,
+                       int64_t than_offset)
+{
+    return timestamp > than_timestamp || (timestamp == than_timestamp && offset < than_offset);
+}
+
+/*
+ * The next batch of the tail to look into; NULL: none. A header may say more than the records do,
+ * so there may be a next one.
+ */
+static const struct tail_entry *lookup_tail_next(const struct lookup_state *state,
+                                                 const struct partition *partition)
+{
+    const struct partition_tail *tail = &partition->tail;
+    const struct tail_entry *best = NULL;
     int64_t wanted = state->find_max ? state->found_timestamp + 1 : state->timestamp;
-    int64_t largest = (int64_t)load_be64(entry->data + BATCH_MAX_TIMESTAMP_AT);
-    int64_t offset = -1;
-    int64_t timestamp = -1;
-    if (largest < wanted) {
-        return;
+    for (uint64_t at = partition_tail_find(partition, state->offset); at < tail->committed; at++) {
+        const struct tail_entry *entry = tail_at(tail, at);
+        int64_t largest = entry_max_timestamp(entry);
+        if (largest < wanted) {
+            continue;
+        }
+        if (!state->find_max) {
+            return entry;
+        }
+        if (tail_ranks(state->seen_timestamp, state->seen_offset, largest, entry->base_offset) &&
+            (best == NULL || tail_ranks(largest, entry->base_offset, entry_max_timestamp(best),
+                                        best->base_offset))) {
+            best = entry;
+        }
     }
-    status s =
-        segment_batch_find_timestamp(entry->data, entry->size, state->offset_min,
-                                     state->find_max ? largest : wanted, &offset, &timestamp);
-    if (s.code == STATUS_NOT_FOUND) {
-        return; /* The header may say more than the records do. */
-    }
-    state->result = s;
-    if (status_is_ok(s)) {
-        struct batch_header header;
-        s = batch_header_read((struct bytes){entry->data, entry->size}, &header);
-        ASSERT(status_is_ok(s)); /* It was read when the batch was appended. */
-        state->found_offset = offset;
-        state->found_timestamp = timestamp;
+    return best;
+}
+
+static void lookup_batch(struct lookup_state *state, const uint8_t *batch)
+{
+    state->result = segment_batch_find_timestamp(batch, state->batch_size, state->offset_min,
+                                                 state->batch_timestamp, &state->batch_found_offset,
+                                                 &state->batch_found_timestamp);
+}
+
+/* What was found in a batch, which is whole; what comes next is behind it. */
+static void lookup_batch_take(struct lookup_state *state, const uint8_t *batch)
+{
+    struct batch_header header;
+    status s = batch_header_read((struct bytes){batch, state->batch_size}, &header);
+    ASSERT(status_is_ok(s)); /* It was read when the batch was appended. */
+    if (status_is_ok(state->result)) {
+        state->found_offset = state->batch_found_offset;
+        state->found_timestamp = state->batch_found_timestamp;
         state->leader_epoch = header.leader_epoch;
+    } else if (state->result.code == STATUS_NOT_FOUND) {
+        state->result = OK;
+    }
+    if (state->find_max) {
+        state->seen_timestamp = header.max_timestamp;
+        state->seen_offset = header.base_offset;
+    } else {
+        state->offset = header.base_offset + header.last_offset_delta + 1;
     }
 }
 
-static void lookup_tail(struct lookup_state *state, const struct partition *partition)
+static void lookup_batch_work(struct io_job *job)
 {
-    const struct partition_tail *tail = &partition->tail;
-    for (uint64_t at = partition_tail_find(partition, state->offset);
-         at < tail->committed && status_is_ok(state->result); at++) {
-        lookup_tail_entry(state, tail_at(tail, at));
-        if (!state->find_max && state->found_offset >= 0) {
-            return;
+    struct lookup_state *state = job->context;
+    lookup_batch(state, state->flight.data);
+}
+
+static void lookup_batch_on_done(struct io_job *job);
+
+/* Gives a copy of the batch to a helper. False: no memory. */
+static bool lookup_batch_start(struct lookup_state *state, const struct tail_entry *entry)
+{
+    state->flight.data = malloc(entry->size);
+    if (state->flight.data == NULL) {
+        return false;
+    }
+    memcpy(state->flight.data, entry->data, entry->size);
+    state->flight.view = (struct segment_view){0};
+    state->flight.partition->pins++; /* Until read_flight_end(). */
+    state->lookup->job.context = state;
+    read_flight_start(&state->flight, &state->lookup->job, lookup_batch_work, lookup_batch_on_done);
+    return true;
+}
+
+/* False: a helper is at it. */
+static bool lookup_tail(struct lookup_state *state, const struct partition *partition)
+{
+    const struct tail_entry *entry;
+    while (status_is_ok(state->result) && (state->find_max || state->found_offset < 0) &&
+           (entry = lookup_tail_next(state, partition)) != NULL) {
+        state->batch_size = entry->size;
+        state->batch_timestamp = state->find_max ? entry_max_timestamp(entry) : state->timestamp;
+        if (!entry_is_compressed(entry)) {
+            lookup_batch(state, entry->data);
+            lookup_batch_take(state, entry->data);
+        } else if (lookup_batch_start(state, entry)) {
+            return false;
+        } else {
+            state->result = STATUS(NO_MEMORY);
         }
     }
+    return true;
 }
 
 /* ---------------------------------------------------------------- lookups */
@@ -196,8 +285,8 @@ static bool lookup_advance(struct lookup_state *state)
         read_flight_start(&state->flight, &state->lookup->job, lookup_work, lookup_on_done);
         return false;
     }
-    if (!is_found) {
-        lookup_tail(state, partition);
+    if (!is_found && !lookup_tail(state, partition)) {
+        return false;
     }
     lookup_finish(state, state->result);
     return true;
@@ -212,6 +301,23 @@ static void lookup_on_done(struct io_job *job)
     if (state->result.code == STATUS_NOT_FOUND) {
         state->result = STATUS(CORRUPT); /* Files are missing, if the partition is not. */
     }
+    if (removed || !status_is_ok(state->result)) {
+        lookup_finish(state, removed ? STATUS(NOT_FOUND) : state->result);
+        lookup->fn(lookup);
+    } else if (lookup_advance(state)) {
+        lookup->fn(lookup);
+    }
+}
+
+static void lookup_batch_on_done(struct io_job *job)
+{
+    struct lookup_state *state = job->context;
+    struct log_time_lookup *lookup = state->lookup;
+    bool removed = false;
+    lookup_batch_take(state, state->flight.data);
+    free(state->flight.data);
+    state->flight.data = NULL;
+    read_flight_end(&state->flight, &removed);
     if (removed || !status_is_ok(state->result)) {
         lookup_finish(state, removed ? STATUS(NOT_FOUND) : state->result);
         lookup->fn(lookup);
@@ -240,5 +346,7 @@ bool log_time_lookup_start(struct log *log, struct partition *partition,
     state->found_offset = -1;
     state->found_timestamp = -1;
     state->leader_epoch = -1;
+    state->seen_timestamp = INT64_MAX;
+    state->seen_offset = -1;
     return lookup_advance(state);
 }
