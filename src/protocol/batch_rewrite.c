@@ -14,10 +14,10 @@
 #define MAX_TIMESTAMP_AT 35u
 
 /* The slowest codec opens, and compresses, about so much in a millisecond. */
-#define OPEN_SIZE_PER_MS     (64u * 1024)
-#define COMPRESS_SIZE_PER_MS (8u * 1024)
+#define OPEN_SIZE_PER_MS     65536u
+#define COMPRESS_SIZE_PER_MS 8192u
 /* What is sent of a compressed batch tells little of its records: a loop opens a bit more. */
-#define LOOP_OPENED_SIZE_MAX (256u * 1024)
+#define LOOP_OPENED_SIZE_MAX ((size_t)256 * 1024)
 
 static void header_seal(uint8_t *batch, struct batch_header *header)
 {

@@ -602,6 +602,19 @@ static void produce_cleanup(struct request *request)
     }
 }
 
+/* A request by name gets the ids that its topics have now; no id for those that are not there. */
+static void produce_fix_topics(struct produce *p)
+{
+    for (int32_t i = 0; i < p->message.topic_data_count; i++) {
+        struct produce_request_topic_produce_data *data = &p->message.topic_data[i];
+        enum kafka_error error;
+        const struct topic *topic = produce_find_topic(p, data, &error);
+        if (topic != NULL) {
+            data->topic_id = topic->id;
+        }
+    }
+}
+
 /*
  * Moves the request to its arena: all of it is decoded from the kept frame, once, and the answers
  * so far are taken over. NULL: no memory.
@@ -630,11 +643,8 @@ static struct produce *produce_keep(const struct produce *p)
             kept->response.responses[i].partition_responses[j] = from->partition_responses[j];
         }
     }
-    for (int32_t i = 0; i < kept->message.topic_data_count && p->request->version < 13; i++) {
-        struct produce_request_topic_produce_data *data = &kept->message.topic_data[i];
-        enum kafka_error error;
-        const struct topic *topic = produce_find_topic(kept, data, &error);
-        data->topic_id = topic == NULL ? (struct uuid){0} : topic->id;
+    if (p->request->version < 13) {
+        produce_fix_topics(kept);
     }
     kept->is_kept = true;
     p->request->state = kept;
@@ -653,8 +663,10 @@ static enum net_verdict produce_hold(const struct produce *p, enum produce_step 
         return request_refuse(request, "no memory to keep the request");
     }
     struct produce *kept = produce_keep(p);
-    return kept != NULL && produce_park(kept, step) ? NET_TAKEN
-                                                    : request_refuse(request, "it cannot be kept");
+    if (kept == NULL || !produce_park(kept, step)) {
+        return request_refuse(request, "it cannot be kept");
+    }
+    return NET_TAKEN;
 }
 
 enum net_verdict handle_produce(struct shard *shard, struct request *request)
