@@ -21,6 +21,8 @@
 
 #include "twinlog/core/assert.h"
 
+#include "codec_contexts.h"
+
 #define OUTPUT_SIZE_FIRST 4096u
 #define OUTPUT_SIZE_SPARE 65536u
 
@@ -28,6 +30,7 @@ static const uint8_t xerial_magic[8] = {0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0x00
 #define XERIAL_HEADER_SIZE 16u
 #define XERIAL_BLOCK_SIZE  (32u * 1024) /* what the Java client uses */
 
+#define LZ4_BLOCK_SIZE_AT      5u /* of a frame: its BD byte */
 #define LZ4_LEVEL_FAST         9
 #define LZ4_LEVEL_THOROUGH_MIN 3
 
@@ -156,7 +159,8 @@ static status snappy_decompress(struct bytes input, struct output *out)
     return OK;
 }
 
-static status lz4_decompress_with(LZ4F_dctx *context, struct bytes input, struct output *out)
+static status lz4_decompress_with(LZ4F_dctx *context, struct bytes input, struct output *out,
+                                  bool *is_single)
 {
     const uint8_t *at = input.data;
     const uint8_t *end = at + input.size;
@@ -174,20 +178,30 @@ static status lz4_decompress_with(LZ4F_dctx *context, struct bytes input, struct
         if (hint == 0 && at == end) {
             return out->size > out->size_max ? STATUS(TOO_LARGE) : OK;
         }
+        *is_single = *is_single && hint != 0;
         if (produced == 0 && consumed == 0) {
             return STATUS(CORRUPT); /* the input ends inside a frame */
         }
     }
 }
 
+/* True when all there is is one frame of small blocks: what the decoder holds is a bit more. */
+static bool lz4_is_small(struct bytes input)
+{
+    static const uint8_t magic[4] = {0x04, 0x22, 0x4d, 0x18};
+    return input.size > LZ4_BLOCK_SIZE_AT && memcmp(input.data, magic, sizeof(magic)) == 0 &&
+           (input.data[LZ4_BLOCK_SIZE_AT] >> 4 & 7) <= LZ4F_max256KB;
+}
+
 static status lz4_decompress(struct bytes input, struct output *out)
 {
-    LZ4F_dctx *context;
-    if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION))) {
+    bool is_single = true;
+    LZ4F_dctx *context = codec_lz4_opener_take();
+    if (context == NULL) {
         return STATUS(NO_MEMORY);
     }
-    status result = lz4_decompress_with(context, input, out);
-    LZ4F_freeDecompressionContext(context);
+    status result = lz4_decompress_with(context, input, out, &is_single);
+    codec_lz4_opener_give(context, status_is_ok(result) && is_single && lz4_is_small(input));
     return result;
 }
 
@@ -215,12 +229,12 @@ static status zstd_decompress_with(ZSTD_DCtx *context, struct bytes input, struc
 /* The window is at most 128 MiB (the library's default limit) and touched only as it is filled. */
 static status zstd_decompress(struct bytes input, struct output *out)
 {
-    ZSTD_DCtx *context = ZSTD_createDCtx();
+    ZSTD_DCtx *context = codec_zstd_opener_take();
     if (context == NULL) {
         return STATUS(NO_MEMORY);
     }
     status result = zstd_decompress_with(context, input, out);
-    ZSTD_freeDCtx(context);
+    codec_zstd_opener_give(context);
     return result;
 }
 
@@ -274,20 +288,18 @@ status codec_decompress(enum codec codec, struct bytes input, size_t size_max, u
 
 static status gzip_compress(int level, struct bytes input, struct output *out)
 {
-    z_stream stream = {.next_in = (Bytef *)(uintptr_t)input.data, .avail_in = input.size};
-    if (deflateInit2(&stream, level == INT32_MIN ? Z_DEFAULT_COMPRESSION : level, Z_DEFLATED,
-                     15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    z_stream *stream = codec_gzip_compressor(level == INT32_MIN ? Z_DEFAULT_COMPRESSION : level);
+    if (stream == NULL) {
         return STATUS(INVALID);
     }
-    status result = output_reserve(out, deflateBound(&stream, input.size));
-    if (status_is_ok(result)) {
-        stream.next_out = out->data + out->size;
-        stream.avail_out = (uInt)MIN(out->capacity - out->size, (size_t)UINT32_MAX);
-        result = deflate(&stream, Z_FINISH) == Z_STREAM_END ? OK : STATUS(TOO_LARGE);
-        out->size += stream.total_out;
-    }
-    deflateEnd(&stream);
-    return result;
+    TRY(output_reserve(out, deflateBound(stream, input.size)));
+    stream->next_in = (Bytef *)(uintptr_t)input.data;
+    stream->avail_in = input.size;
+    stream->next_out = out->data + out->size;
+    stream->avail_out = (uInt)MIN(out->capacity - out->size, (size_t)UINT32_MAX);
+    int result = deflate(stream, Z_FINISH);
+    out->size += stream->total_out;
+    return result == Z_STREAM_END ? OK : STATUS(TOO_LARGE);
 }
 
 static status snappy_compress_xerial(struct bytes input, struct output *out)
@@ -341,8 +353,14 @@ static status lz4_compress(int level, struct bytes input, struct output *out)
 static status zstd_compress(int level, struct bytes input, struct output *out)
 {
     TRY(output_reserve(out, ZSTD_compressBound(input.size)));
-    size_t size = ZSTD_compress(out->data + out->size, out->capacity - out->size, input.data,
-                                input.size, level == INT32_MIN ? ZSTD_CLEVEL_DEFAULT : level);
+    ZSTD_CCtx *context = codec_zstd_compressor_take();
+    if (context == NULL) {
+        return STATUS(NO_MEMORY);
+    }
+    size_t size =
+        ZSTD_compressCCtx(context, out->data + out->size, out->capacity - out->size, input.data,
+                          input.size, level == INT32_MIN ? ZSTD_CLEVEL_DEFAULT : level);
+    codec_zstd_compressor_give(context);
     if (ZSTD_isError(size)) {
         return STATUS(INVALID);
     }
