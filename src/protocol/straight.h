@@ -46,7 +46,7 @@ STRAIGHT_INLINE bool straight_get_bytes(struct straight_reader *r, const uint8_t
 
 STRAIGHT_INLINE bool straight_get_int16(struct straight_reader *r, int16_t *value)
 {
-    const uint8_t *place;
+    const uint8_t *place = NULL;
     STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
     *value = (int16_t)load_be16(place);
     return true;
@@ -54,7 +54,7 @@ STRAIGHT_INLINE bool straight_get_int16(struct straight_reader *r, int16_t *valu
 
 STRAIGHT_INLINE bool straight_get_int32(struct straight_reader *r, int32_t *value)
 {
-    const uint8_t *place;
+    const uint8_t *place = NULL;
     STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
     *value = (int32_t)load_be32(place);
     return true;
@@ -62,7 +62,7 @@ STRAIGHT_INLINE bool straight_get_int32(struct straight_reader *r, int32_t *valu
 
 STRAIGHT_INLINE bool straight_get_int64(struct straight_reader *r, int64_t *value)
 {
-    const uint8_t *place;
+    const uint8_t *place = NULL;
     STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
     *value = (int64_t)load_be64(place);
     return true;
@@ -70,7 +70,7 @@ STRAIGHT_INLINE bool straight_get_int64(struct straight_reader *r, int64_t *valu
 
 STRAIGHT_INLINE bool straight_get_uuid(struct straight_reader *r, struct uuid *value)
 {
-    const uint8_t *place;
+    const uint8_t *place = NULL;
     STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
     memcpy(value, place, sizeof(*value));
     return true;
@@ -89,7 +89,7 @@ STRAIGHT_INLINE bool straight_get_length(struct straight_reader *r, bool flexibl
         r->at = next;
         *length = (int32_t)coded - 1;
     } else if (size == sizeof(int16_t)) {
-        int16_t length16;
+        int16_t length16 = 0;
         STRAIGHT(straight_get_int16(r, &length16));
         *length = length16;
     } else {
@@ -101,7 +101,7 @@ STRAIGHT_INLINE bool straight_get_length(struct straight_reader *r, bool flexibl
 STRAIGHT_INLINE bool straight_get_view(struct straight_reader *r, bool flexible, unsigned size,
                                        bool nullable, struct bytes *view)
 {
-    int32_t length;
+    int32_t length = 0;
     STRAIGHT(straight_get_length(r, flexible, size, nullable, &length));
     if (length < 0) {
         *view = BYTES_NULL;

@@ -179,7 +179,7 @@ def test_journal_that_has_no_room(broker, disk):
     third.produce_count(1)
     broker.stop()
     broker.configure(twinlog_chunk_memory_size=str(64 * MEGABYTE))
-    broker.start_with("disk-write:path=/third-0/:times=1000:delay_us=3000000:errno=ENOSPC")
+    broker.start_with("disk-write:path=/third-0/:times=1000:delay_us=9000000:errno=ENOSPC")
     third.produce_count(150)
     fill(filler, 0)
     third.produce_until(STORAGE_ERROR, 60)
