@@ -35,43 +35,45 @@ struct straight_writer {
 
 /* ---------------------------------------------------------------- reading */
 
-STRAIGHT_INLINE bool straight_get_bytes(struct straight_reader *r, const uint8_t **place,
-                                        size_t size)
+/* NULL: there are not so many. */
+STRAIGHT_INLINE const uint8_t *straight_get_bytes(struct straight_reader *r, size_t size)
 {
-    STRAIGHT((size_t)(r->end - r->at) >= size);
-    *place = r->at;
+    if ((size_t)(r->end - r->at) < size) {
+        return NULL;
+    }
+    const uint8_t *place = r->at;
     r->at += size;
-    return true;
+    return place;
 }
 
 STRAIGHT_INLINE bool straight_get_int16(struct straight_reader *r, int16_t *value)
 {
-    const uint8_t *place = NULL;
-    STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
+    const uint8_t *place = straight_get_bytes(r, sizeof(*value));
+    STRAIGHT(place != NULL);
     *value = (int16_t)load_be16(place);
     return true;
 }
 
 STRAIGHT_INLINE bool straight_get_int32(struct straight_reader *r, int32_t *value)
 {
-    const uint8_t *place = NULL;
-    STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
+    const uint8_t *place = straight_get_bytes(r, sizeof(*value));
+    STRAIGHT(place != NULL);
     *value = (int32_t)load_be32(place);
     return true;
 }
 
 STRAIGHT_INLINE bool straight_get_int64(struct straight_reader *r, int64_t *value)
 {
-    const uint8_t *place = NULL;
-    STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
+    const uint8_t *place = straight_get_bytes(r, sizeof(*value));
+    STRAIGHT(place != NULL);
     *value = (int64_t)load_be64(place);
     return true;
 }
 
 STRAIGHT_INLINE bool straight_get_uuid(struct straight_reader *r, struct uuid *value)
 {
-    const uint8_t *place = NULL;
-    STRAIGHT(straight_get_bytes(r, &place, sizeof(*value)));
+    const uint8_t *place = straight_get_bytes(r, sizeof(*value));
+    STRAIGHT(place != NULL);
     memcpy(value, place, sizeof(*value));
     return true;
 }
@@ -109,7 +111,8 @@ STRAIGHT_INLINE bool straight_get_view(struct straight_reader *r, bool flexible,
     }
     STRAIGHT(size != sizeof(int16_t) || length <= (int32_t)STRING_SIZE_MAX);
     view->size = (uint32_t)length;
-    return straight_get_bytes(r, &view->data, (size_t)length);
+    view->data = straight_get_bytes(r, (size_t)length);
+    return view->data != NULL;
 }
 
 /* The elements of an array are the caller's to read; `*items` is NULL when there are none. */
@@ -129,8 +132,11 @@ STRAIGHT_INLINE bool straight_get_array(struct straight_reader *r, bool flexible
 
 STRAIGHT_INLINE bool straight_get_no_tags(struct straight_reader *r, bool flexible)
 {
-    const uint8_t *count;
-    return !flexible || (straight_get_bytes(r, &count, 1) && *count == 0);
+    if (!flexible) {
+        return true;
+    }
+    const uint8_t *count = straight_get_bytes(r, 1);
+    return count != NULL && *count == 0;
 }
 
 /* ---------------------------------------------------------------- writing */
