@@ -417,13 +417,15 @@ static status log_replay(struct log *log)
 
 /* ---------------------------------------------------------------- a new generation */
 
+/* Only a full disk leaves no room for it: what is in the journal could not be written back. */
 static status epoch_append(struct log *log)
 {
     uint8_t body[EPOCH_BODY_SIZE];
     store_le32(body, log->epoch);
     struct journal_entry entry = {.type = JOURNAL_EPOCH, .body = {body, sizeof(body)}};
     struct journal_place place;
-    return journal_append(log->journal, &entry, true, &place);
+    status s = journal_append(log->journal, &entry, true, &place);
+    return s.code == STATUS_FULL ? STATUS(NO_SPACE) : s;
 }
 
 /* Writes the header with the new generation around the body that holds for its start. */
@@ -494,10 +496,12 @@ static status log_recover(struct log *log)
     }
     free(body);
     if (s.code == STATUS_NO_SPACE) {
-        trace_error("log",
-                    "the disk of %s is so full that not even a checkpoint can be written (%zu "
-                    "bytes): free some space, then start again; nothing is lost",
-                    log->options.dir, body_size);
+        trace_error(
+            "log",
+            "the disk of %s is so full that neither a checkpoint (%zu bytes) can be written "
+            "nor the journal has room for one more start: free some space, then start "
+            "again; nothing is lost",
+            log->options.dir, body_size);
     }
     return s;
 }
