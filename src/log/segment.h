@@ -101,11 +101,12 @@ MUST_USE status segment_list(struct io_disk *disk, const char *dir, struct segme
                              uint32_t *count);
 
 /*
- * Reads whole batches from the one that contains `offset`, or the first after it, in the segment,
- * up to `size_max` bytes and below `position_max` (the size known to hold committed batches) and
- * with base offsets below `offset_max`. `whole_first`: the first batch comes whole whatever
- * size_max. CRCs are checked. *data is malloc'd, NULL when nothing was found.
- * CORRUPT: the first batch is damaged (path and position on the trace).
+ * Reads whole batches from the one that contains `offset`, up to `size_max` bytes and below
+ * `position_max` (the size known to hold committed batches) and with base offsets below
+ * `offset_max`, up to which the segment has all offsets (I4). `whole_first`: the first batch comes
+ * whole whatever size_max. CRCs are checked. *data is malloc'd, NULL when nothing was found.
+ * CORRUPT: the first batch is damaged, or the one with `offset` is not there (path and position on
+ * the trace).
  */
 MUST_USE status segment_read(struct io_disk *disk, const char *dir, int64_t base_offset,
                              uint64_t position_max, int64_t offset, int64_t offset_max,

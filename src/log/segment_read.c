@@ -87,6 +87,8 @@ static status position_lookup(struct io_disk *disk, const char *dir, int64_t bas
 
 /* The base offset lies outside the CRC, so it is judged by itself. */
 #define OFFSETS_GO_BACK "the offsets of a batch go back"
+/* I4: what is not compacted has no gaps; stepping over one would hide records. */
+#define OFFSETS_MISSING "offsets are missing in front of it"
 
 /* Walks on to the first batch that ends at or after `offset`; NOT_FOUND: there is none. */
 static status batch_find(struct segment_cursor *cursor, uint64_t *position, int64_t offset,
@@ -97,6 +99,10 @@ static status batch_find(struct segment_cursor *cursor, uint64_t *position, int6
         TRY(segment_cursor_header(cursor, *position, header));
         if (header->base_offset < end_offset) {
             return segment_corrupt(cursor->path, *position, OFFSETS_GO_BACK);
+        }
+        bool is_first = end_offset == 0;
+        if (header->base_offset > offset || (!is_first && header->base_offset > end_offset)) {
+            return segment_corrupt(cursor->path, *position, OFFSETS_MISSING);
         }
         end_offset = header->base_offset + header->last_offset_delta + 1;
         if (end_offset > offset) {
@@ -128,8 +134,9 @@ static status batches_check(const struct segment_cursor *cursor, uint64_t positi
         }
         const char *damage = !is_batch                         ? "no record batch starts here"
                              : header.base_offset < end_offset ? OFFSETS_GO_BACK
-                             : !batch_crc_is_valid(data + at, &header) ? "a batch fails its CRC"
-                                                                       : NULL;
+                             : at > 0 && header.base_offset > end_offset ? OFFSETS_MISSING
+                             : !batch_crc_is_valid(data + at, &header)   ? "a batch fails its CRC"
+                                                                         : NULL;
         if (damage != NULL && at > 0) {
             break;
         }
@@ -185,8 +192,11 @@ status segment_read(struct io_disk *disk, const char *dir, int64_t base_offset,
             s = batches_read(&cursor, position, wanted, offset_max, data, size);
         }
     }
+    if (s.code == STATUS_NOT_FOUND) {
+        s = offset < offset_max ? segment_corrupt(path, position, OFFSETS_MISSING) : OK;
+    }
     segment_cursor_close(&cursor);
-    return s.code == STATUS_NOT_FOUND ? OK : s;
+    return s;
 }
 
 static status records_find_timestamp(const struct batch_header *header, struct bytes records,

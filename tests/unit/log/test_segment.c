@@ -244,6 +244,37 @@ static void damage_is_reported_and_not_returned(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static status read_code(const struct fixture *fixture, int64_t offset, int64_t offset_max)
+{
+    uint8_t *data = NULL;
+    uint32_t size = 0;
+    status s = segment_read(io_disk_real(), fixture->dir, 0, fixture->tail.size, offset, offset_max,
+                            1u << 20, true, &data, &size);
+    free(data);
+    return s;
+}
+
+static void offsets_that_are_missing_are_damage_and_are_not_stepped_over(void **state)
+{
+    struct fixture *fixture = *state;
+    append(fixture, 0, 3);
+    assert_int_equal(read_code(fixture, 3, 9).code, STATUS_OK);
+    /* The segment is said to go on to 12, but its last batch ends at 9. */
+    assert_int_equal(read_code(fixture, 9, 12).code, STATUS_CORRUPT);
+    /* The base offset of the second batch rots from 3 to 5: its CRC does not cover it. */
+    char path[512];
+    uint8_t base_offset[8];
+    struct io_file *file = NULL;
+    snprintf(path, sizeof(path), "%s/%020d.log", fixture->dir, 0);
+    assert_true(status_is_ok(io_file_open(io_disk_real(), path, IO_FILE_WRITE, &file)));
+    store_be64(base_offset, 5);
+    assert_true(status_is_ok(
+        io_file_write(file, base_offset, sizeof(base_offset), fixture->batches[0].size)));
+    io_file_close(file);
+    assert_int_equal(read_code(fixture, 3, 9).code, STATUS_CORRUPT);
+    assert_int_equal(read_code(fixture, 0, 9).code, STATUS_OK); /* What lies in front is given. */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +284,7 @@ int main(void)
         TEST(a_cut_leaves_what_a_shorter_write_would_have),
         TEST(leftovers_of_a_failed_write_do_not_count),
         TEST(damage_is_reported_and_not_returned),
+        TEST(offsets_that_are_missing_are_damage_and_are_not_stepped_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
