@@ -203,8 +203,7 @@ static int serve_run(struct broker *broker)
 
 /*
  * What a read from segment files takes (1 MiB) is freed when it is sent, and the next read takes it
- * again. By default that gives the pages back to the kernel each time, and faulting them in anew
- * is a good part of the CPU of a cold reader (bench/figures --only catch-up).
+ * again. By default that gives the pages back to the kernel each time, to be faulted in anew.
  */
 #define SERVE_MEMORY_KEPT (8 * 1024 * 1024)
 

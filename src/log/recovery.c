@@ -496,12 +496,11 @@ static status log_recover(struct log *log)
     }
     free(body);
     if (s.code == STATUS_NO_SPACE) {
-        trace_error(
-            "log",
-            "the disk of %s is so full that neither a checkpoint (%zu bytes) can be written "
-            "nor the journal has room for one more start: free some space, then start "
-            "again; nothing is lost",
-            log->options.dir, body_size);
+        trace_error("log",
+                    "the disk of %s is so full that a checkpoint (%zu bytes) cannot be written, or "
+                    "the journal has no room for one more start: free some space, then start "
+                    "again; nothing is lost",
+                    log->options.dir, body_size);
     }
     return s;
 }

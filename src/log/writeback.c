@@ -305,7 +305,7 @@ status writeback_now(struct log *log, bool checkpoint)
 void writeback_check(const struct log *log)
 {
     const struct writeback *writeback = &log->writeback;
-    ASSERT((log->dirty_count == 0) == list_is_empty(&log->dirty));
+    uint32_t dirty_count = 0;
     bool has_job = writeback->state != WRITEBACK_IDLE;
     ASSERT(has_job == (writeback->job.items != NULL));
     ASSERT(!has_job || log->job_count > 0);
@@ -313,4 +313,8 @@ void writeback_check(const struct log *log)
     for (struct partition *p = log->partitions; p != NULL; p = p->hh.next) {
         ASSERT(has_job || p->writing == NULL);
     }
+    LIST_FOREACH (node, &log->dirty) {
+        dirty_count++;
+    }
+    ASSERT(dirty_count == log->dirty_count);
 }

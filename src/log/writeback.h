@@ -23,8 +23,8 @@
 #include "checkpoint.h"
 #include "segment.h"
 
-#define WRITEBACK_START_SIZE     (4u << 20)  /* dirty bytes that start a job */
-#define WRITEBACK_PARTITION_SIZE (16u << 10) /* or more: of each partition whose files it opens */
+#define WRITEBACK_START_SIZE     (4u << 20)  /* dirty bytes that start a job, */
+#define WRITEBACK_PARTITION_SIZE (16u << 10) /* or so many for each dirty partition, if more */
 #define WRITEBACK_JOB_SIZE       (16u << 20) /* bytes of one job; a single batch may be larger */
 #define WRITEBACK_SYNC_FILES     16u         /* segments; beyond them one syncfs is cheaper */
 #define WRITEBACK_RETRY_MS       1000

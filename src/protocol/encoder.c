@@ -418,8 +418,8 @@ static status encode_struct(struct message_writer *w, const struct layout *layou
 static bool encode_straight(const struct message_type *type, int16_t version, const void *message,
                             struct message_writer *writer)
 {
-    if (type->straight_encode == NULL) {
-        return false;
+    if (type->straight_encode == NULL || writer->ranges != NULL) {
+        return false; /* Straight-line code copies all it writes. */
     }
     struct straight_writer w = {
         .at = writer->buffer + writer->size,

@@ -451,11 +451,8 @@ class Straight:
         return self.condition(field.nullable) or "true"
 
     def call(self, field, place):
-        """The expression that reads into or writes from `place`, which is not an array."""
+        """The expression that reads into or writes from `place`: a scalar or a view."""
         to = "&" if self.decodes else ""
-        if field.is_struct and not field.is_pointer:
-            name = struct_name(self.message, field)
-            return f"{name}_straight_{self.verb}({self.side}, version, flexible, &{place})"
         what = "get" if self.decodes else "put"
         if field.base in VIEWS:
             return (f"straight_{what}_view({self.side}, flexible, {self.SIZES[field.base]}, "
@@ -486,13 +483,9 @@ class Straight:
         """C that is true when a tagged field needs not be sent."""
         if field.is_array:
             return [f"{place}_count == {default}_count"]
-        if field.is_pointer:
-            return [f"{place} == NULL"]
-        if field.is_struct:
+        if field.is_struct and not field.is_pointer:
             return [text for child in field.fields for text in
                     self.is_default(child, f"{place}.{child.name}", f"{default}.{child.name}")]
-        if field.is_view:
-            return [f"bytes_equal({place}, {default})"]
         if field.base not in INTEGERS:
             raise SchemaError(f"{field.name}: straight-line code has no tagged {field.type}")
         return [f"{place} == {default}"]
@@ -528,7 +521,7 @@ class Straight:
         self.out += [f"    return straight_{what}_no_tags({self.side}, flexible);", "}"]
 
     def emit(self):
-        """The name of the function."""
+        """Emits the functions; gives the line of the message_type that names the outermost."""
         tagged = {id(child) for field in walk(self.message.fields) if field.tag is not None
                   for child in [field, *walk(field.fields)]}
         for field in walk(self.message.fields):

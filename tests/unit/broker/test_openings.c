@@ -64,16 +64,23 @@ static void assert_end_offset(struct link *link, const char *topic, int64_t end)
 static const struct setting none[] = {{NULL, NULL}};
 static const struct setting zstd[] = {{"compression.type", "zstd"}, {NULL, NULL}};
 
+/* Sends a batch that helpers are long in writing anew, to the topic "t", which it makes. */
+static struct bytes send_slow_batch(struct link *link)
+{
+    create_with(link, "t", zstd);
+    struct bytes batch = noise_batch(link->world, 200000, -1, -1);
+    set_slow(link->world, 50, 4000000);
+    send_batch(link, -1, batch);
+    world_run(link->world, 5);
+    return batch;
+}
+
 static void a_topic_made_anew_meanwhile_gets_nothing_of_the_old_one(void **state)
 {
     struct world *world = world_create(60, "");
     struct link *link = link_open(world, 0);
     struct link *admin = link_open(world, 1);
-    create_with(link, "t", zstd);
-    struct bytes batch = noise_batch(world, 200000, -1, -1);
-    set_slow(world, 50, 4000000);
-    send_batch(link, -1, batch);
-    world_run(world, 5);
+    struct bytes batch = send_slow_batch(link);
     assert_int_equal(shard_of(link)->opening_count, 1);
     delete_topic(admin, "t");
     create_with(admin, "t", none);
@@ -113,11 +120,7 @@ static void rules_that_changed_meanwhile_are_the_rules(void **state)
     struct world *world = world_create(62, "");
     struct link *link = link_open(world, 0);
     struct link *admin = link_open(world, 1);
-    create_with(link, "t", zstd);
-    struct bytes batch = noise_batch(world, 200000, -1, -1);
-    set_slow(world, 50, 4000000);
-    send_batch(link, -1, batch);
-    world_run(world, 5);
+    struct bytes batch = send_slow_batch(link);
     set_topic(admin, "t", "compression.type", "producer");
     assert_false(link_has_answer(link));
     assert_int_equal(take_answer(link).base_offset, 0);

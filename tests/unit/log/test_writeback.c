@@ -55,6 +55,35 @@ static void a_start_on_a_full_disk_keeps_the_journal_in_memory(void **state)
     world_destroy(world);
 }
 
+/* Every start takes a frame, and on a full disk nothing is recycled. */
+static void starts_on_a_full_disk_fill_the_journal_and_lose_nothing(void **state)
+{
+    (void)state;
+    struct sim_options options = world_sim_options();
+    options.disk_size = (1u << 20) + (256u << 10);
+    struct world *world = world_create(3, &options, 1u << 20);
+    world_open(world);
+    world_add(world, 0, 0);
+    append_beyond_full(world);
+    status s = OK;
+    for (int life = 0; life < 100 && status_is_ok(s); life++) {
+        world_crash(world, true);
+        s = world_try_open(world);
+        world_run_ms(world, 1);
+    }
+    assert_int_equal(s.code, STATUS_NO_SPACE);
+    options.disk_size = 64u << 20;
+    sim_set_options(world->sim, &options);
+    world_open(world);
+    world_run_ms(world, 3000);
+    world_settle_lost(world);
+    world_verify(world, 1u << 20);
+    world_wait_acked(world, world_append(world, 0));
+    world_close(world);
+    assert_ok(world->close_result);
+    world_destroy(world);
+}
+
 static void a_start_below_the_reserve_refuses_from_its_first_turn(void **state)
 {
     (void)state;
@@ -122,6 +151,7 @@ int main(void)
     trace_set_level(TRACE_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_start_on_a_full_disk_keeps_the_journal_in_memory),
+        cmocka_unit_test(starts_on_a_full_disk_fill_the_journal_and_lose_nothing),
         cmocka_unit_test(a_start_below_the_reserve_refuses_from_its_first_turn),
         cmocka_unit_test(the_reserve_covers_the_journal),
         cmocka_unit_test(a_removed_partition_needs_no_sync),

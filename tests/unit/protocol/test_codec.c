@@ -585,7 +585,8 @@ static void check_straight_decode(const struct sample *s, const struct message_t
     arena_init(&arena, ARENA_SIZE_MAX);
     uint8_t *by_tables = arena_alloc(&arena, message_type_size(s->type));
     uint8_t *straight = arena_alloc(&arena, message_type_size(s->type));
-    struct straight_reader reader = {input.data, input.data + input.size, &arena, 64};
+    struct straight_reader reader = {input.data, input.data + input.size, &arena,
+                                     STRAIGHT_ELEMENTS_MAX};
     bool done = s->type->straight_decode(&reader, s->version, straight);
     struct bytes left = input;
     status result = message_decode_prefix(tables, s->version, &left, &arena, by_tables);
@@ -671,7 +672,8 @@ static void straight_line_code_is_what_a_small_produce_takes(void **state)
         struct arena arena;
         arena_init(&arena, ARENA_SIZE_MAX);
         struct bytes encoded = encode_exactly(&produce_request_type, v, &request);
-        struct straight_reader reader = {encoded.data, encoded.data + encoded.size, &arena, 64};
+        struct straight_reader reader = {encoded.data, encoded.data + encoded.size, &arena,
+                                         STRAIGHT_ELEMENTS_MAX};
         struct produce_request decoded;
         assert_true(produce_request_type.straight_decode(&reader, v, &decoded));
         assert_int_equal(decoded.topic_data[0].partition_data[0].records.size, sizeof(records));

@@ -6,34 +6,9 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "codec_contexts.h"
-#include "twinlog/protocol/compress.h"
-
-static struct bytes text(uint32_t size)
-{
-    uint8_t *data = malloc(size);
-    uint32_t noise = 1;
-    for (uint32_t i = 0; i < size; i++) {
-        noise = noise * 1664525 + 1013904223;
-        data[i] = i % 8 < 2 ? (uint8_t)(noise >> 24) : (uint8_t)(i % 5);
-    }
-    return (struct bytes){data, size};
-}
-
-static void release(struct bytes view)
-{
-    free((void *)(uintptr_t)view.data);
-}
-
-static struct bytes compressed(enum codec codec, int level, struct bytes input)
-{
-    uint8_t *data;
-    size_t size;
-    assert_true(status_is_ok(codec_compress(codec, level, input, &data, &size)));
-    return (struct bytes){data, (uint32_t)size};
-}
+#include "codec_samples.h"
 
 static void assert_opens(enum codec codec, struct bytes input, struct bytes wanted)
 {
@@ -71,8 +46,8 @@ static void what_was_compressed_before_does_not_show(void **state)
 {
     static const enum codec codecs[] = {CODEC_GZIP, CODEC_ZSTD};
     static const int levels[] = {1, 9, INT32_MIN, 3};
-    struct bytes small = text(700);
-    struct bytes large = text(300000);
+    struct bytes small = make_input(700);
+    struct bytes large = make_input(300000);
     for (size_t c = 0; c < COUNT_OF(codecs); c++) {
         struct bytes first[COUNT_OF(levels)];
         for (size_t i = 0; i < COUNT_OF(levels); i++) {
@@ -98,7 +73,7 @@ static void a_frame_that_breaks_off_does_no_harm_to_the_next(void **state)
 {
     static const enum codec codecs[] = {CODEC_LZ4, CODEC_ZSTD};
     for (size_t c = 0; c < COUNT_OF(codecs); c++) {
-        struct bytes input = text(20000);
+        struct bytes input = make_input(20000);
         struct bytes whole = compressed(codecs[c], INT32_MIN, input);
         for (uint32_t size = 1; size < whole.size; size += 97) {
             uint8_t *output;
@@ -127,7 +102,7 @@ static void only_an_lz4_frame_of_small_blocks_leaves_its_context(void **state)
                  {LZ4F_max1MB, 1, false},
                  {LZ4F_max4MB, 1, false},
                  {LZ4F_max64KB, 2, false}};
-    struct bytes input = text(1500000);
+    struct bytes input = make_input(1500000);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         LZ4F_preferences_t preferences = {.frameInfo = {.blockSizeID = cases[i].id}};
         size_t bound = LZ4F_compressFrameBound(input.size, &preferences);
@@ -150,7 +125,7 @@ static void only_an_lz4_frame_of_small_blocks_leaves_its_context(void **state)
 
 static void what_grew_for_a_large_batch_is_given_back(void **state)
 {
-    struct bytes input = text(9000000);
+    struct bytes input = make_input(9000000);
     struct bytes whole = compressed(CODEC_ZSTD, 19, input);
     ZSTD_CCtx *compressor = codec_zstd_compressor_take();
     assert_true(ZSTD_sizeof_CCtx(compressor) <= CODEC_CONTEXT_SIZE_MAX);
@@ -182,7 +157,7 @@ static void each_thread_has_its_own(void **state)
 {
     enum { THREADS = 3 };
     pthread_t threads[THREADS];
-    struct bytes input = text(5000);
+    struct bytes input = make_input(5000);
     ZSTD_DCtx *own = codec_zstd_opener_take();
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, thread_main, &input), 0);

@@ -6,38 +6,12 @@
 #include <cmocka.h>
 
 #include <snappy-c.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 
-#include "twinlog/protocol/compress.h"
+#include "codec_samples.h"
 
 static const enum codec all_codecs[] = {CODEC_NONE, CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4,
                                         CODEC_ZSTD};
-
-/* Half noise, half a repeated text, so that every codec has both kinds of work. */
-static struct bytes make_input(uint32_t size)
-{
-    uint8_t *data = malloc(size + (size == 0));
-    uint32_t noise = 12345;
-    for (uint32_t i = 0; i < size; i++) {
-        noise = noise * 1664525 + 1013904223;
-        data[i] = i % 64 < 32 ? (uint8_t)(noise >> 24) : (uint8_t)(i % 7);
-    }
-    return (struct bytes){data, size};
-}
-
-static void release(struct bytes view)
-{
-    free((void *)(uintptr_t)view.data);
-}
-
-static struct bytes compressed(enum codec codec, int level, struct bytes input)
-{
-    uint8_t *data;
-    size_t size;
-    assert_true(status_is_ok(codec_compress(codec, level, input, &data, &size)));
-    return (struct bytes){data, (uint32_t)size};
-}
 
 static void what_is_compressed_comes_back(void **state)
 {
